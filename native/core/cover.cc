@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cover.h"
+
+#include <algorithm>
+
+namespace regard {
+namespace {
+
+const char* row_of(const Mask& mask, int64_t head, int64_t query) {
+  return mask.rows.data + mask.rows.head[head] + (query - mask.first_row) * mask.rows.row;
+}
+
+// Keys kept by one row of a bit or byte mask.
+struct Flags {
+  const Mask& mask;
+  const char* row;
+  bool operator()(int64_t key) const {
+    if (mask.kind == Mask::kBits) return (static_cast<unsigned char>(row[key >> 3]) >> (key & 7)) & 1;
+    return row[key * mask.rows.col] != 0;
+  }
+};
+
+// Calls f(begin, end) for each span of the row, clipped to the tile and relative to it, in ascending order.
+template <class F>
+void each_span(const Mask& mask, int64_t head, int64_t query, int64_t first, int count, F f) {
+  const auto* span = reinterpret_cast<const int64_t(*)[2]>(row_of(mask, head, query));
+  for (int s = 0; s < mask.width; ++s) {
+    const int64_t begin = std::max<int64_t>(span[s][0] - first, 0);
+    const int64_t end = std::min<int64_t>(span[s][1] - first, count);
+    if (begin < end) f(static_cast<int>(begin), static_cast<int>(end));
+  }
+}
+
+}  // namespace
+
+Cover cover(const Mask& mask, int64_t head, int64_t query, int64_t first, int count) {
+  if (mask.kind == Mask::kFull) return {0, count, true};
+  Cover c{0, 0, true};
+  if (mask.kind == Mask::kSpans) {
+    each_span(mask, head, query, first, count, [&](int begin, int end) {
+      if (c.begin == c.end) {
+        c.begin = begin;
+      } else {
+        c.solid = false;  // spans never touch: there is a gap before this one
+      }
+      c.end = end;
+    });
+    return c;
+  }
+  const Flags kept{mask, row_of(mask, head, query)};
+  int begin = 0, end = count;
+  while (begin < end && !kept(first + begin)) ++begin;
+  while (end > begin && !kept(first + end - 1)) --end;
+  c.begin = begin;
+  c.end = end;
+  for (int j = begin; j < end && c.solid; ++j) c.solid = kept(first + j);
+  return c;
+}
+
+int dropped(const Mask& mask, int64_t head, int64_t query, int64_t first, int begin, int end, int (*runs)[2]) {
+  int n = 0;
+  const auto add = [&](int a, int b) {
+    if (a < b) {
+      runs[n][0] = a;
+      runs[n][1] = b;
+      ++n;
+    }
+  };
+  if (mask.kind == Mask::kFull) return 0;
+  if (mask.kind == Mask::kSpans) {
+    int at = begin;
+    each_span(mask, head, query, first, end, [&](int a, int b) {
+      if (b <= begin) return;
+      add(at, a);
+      at = std::max(at, b);
+    });
+    add(at, end);
+    return n;
+  }
+  const Flags kept{mask, row_of(mask, head, query)};
+  for (int j = begin; j < end; ++j) {
+    if (kept(first + j)) continue;
+    const int from = j;
+    while (j < end && !kept(first + j)) ++j;
+    add(from, j);
+  }
+  return n;
+}
+
+bool keeps(const Mask& mask, int64_t head, int64_t query, int64_t key) {
+  return cover(mask, head, query, key, 1).end == 1;
+}
+
+Range hull(const Problem& p, const Block& block) {
+  if (p.mask.kind != Mask::kSpans) return {0, p.keys};
+  Range all{p.keys, 0};
+  for (int r = 0; r < block.rows; ++r) {
+    const auto* span = reinterpret_cast<const int64_t(*)[2]>(row_of(p.mask, block.head[r], block.query[r]));
+    for (int s = 0; s < p.mask.width; ++s) {
+      if (span[s][0] >= span[s][1]) continue;
+      all.begin = std::min(all.begin, span[s][0]);
+      all.end = std::max(all.end, span[s][1]);
+    }
+  }
+  return all;
+}
+
+TileCount count_tiles(const Problem& p, const Block& block, int tile) {
+  TileCount n{0, 0, 0};
+  for (int64_t first = 0; first < p.keys; first += tile) {
+    const int count = static_cast<int>(std::min<int64_t>(tile, p.keys - first));
+    bool any = false, all = true;
+    for (int r = 0; r < block.rows; ++r) {
+      const Cover c = cover(p.mask, block.head[r], block.query[r], first, count);
+      any = any || c.begin < c.end;
+      all = all && c.solid && c.begin == 0 && c.end == count;
+    }
+    ++(any ? n.visited : n.skipped);
+    if (any && !all) ++n.partial;
+  }
+  return n;
+}
+
+}  // namespace regard

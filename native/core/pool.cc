@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#ifndef _WIN32
+#include <pthread.h>
+#endif
+
+namespace regard {
+namespace {
+
+class Pool {
+ public:
+  // False when another caller has the pool.
+  bool run(int helpers, const std::function<void(int)>& job) {
+    std::unique_lock<std::mutex> mine(callers_, std::try_to_lock);
+    if (!mine) return false;
+    grow(helpers);
+    {
+      std::lock_guard<std::mutex> lock(state_);
+      job_ = &job;
+      wanted_ = helpers < threads_ ? helpers : threads_;
+      running_ = wanted_;
+      ++round_;
+    }
+    wake_.notify_all();
+    job(0);
+    std::unique_lock<std::mutex> lock(state_);
+    idle_.wait(lock, [&] { return running_ == 0; });
+    job_ = nullptr;
+    return true;
+  }
+
+ private:
+  void grow(int helpers) {
+    for (; threads_ < helpers; ++threads_) {
+      try {
+        std::thread(&Pool::serve, this, threads_ + 1, round_).detach();
+      } catch (const std::system_error&) {
+        return;
+      }
+    }
+  }
+
+  void serve(int worker, unsigned long round) {
+    std::unique_lock<std::mutex> lock(state_);
+    for (;;) {
+      wake_.wait(lock, [&] { return round_ != round; });
+      round = round_;
+      if (worker > wanted_) continue;
+      const std::function<void(int)>& job = *job_;
+      lock.unlock();
+      job(worker);
+      lock.lock();
+      if (--running_ == 0) idle_.notify_one();
+    }
+  }
+
+  std::mutex callers_, state_;
+  std::condition_variable wake_, idle_;
+  const std::function<void(int)>* job_ = nullptr;
+  int threads_ = 0;  // written by the caller that holds callers_
+  int wanted_ = 0, running_ = 0;
+  unsigned long round_ = 0;
+};
+
+// Never destroyed: its threads sleep on it until the process ends. A forked child has none of the threads, and
+// maybe a locked mutex, so it forgets the pool and makes its own at its first call.
+std::atomic<Pool*> g_pool{nullptr};
+
+Pool& pool() {
+  Pool* now = g_pool.load(std::memory_order_acquire);
+  if (now) return *now;
+#ifndef _WIN32
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { g_pool.store(nullptr); });
+  (void)registered;
+#endif
+  Pool* fresh = new Pool;
+  if (g_pool.compare_exchange_strong(now, fresh, std::memory_order_acq_rel)) return *fresh;
+  delete fresh;
+  return *now;
+}
+
+}  // namespace
+
+void run_on_pool(int workers, const std::function<void(int)>& job) {
+  if (workers <= 1 || !pool().run(workers - 1, job)) job(0);
+}
+
+}  // namespace regard

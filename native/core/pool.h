@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+namespace regard {
+
+// Runs job(worker) once for each worker in [0, workers), worker 0 on the calling thread, and returns when all are
+// done. Where the pool is busy with another caller, or the system gives no more threads, fewer workers run: a job
+// must take its tasks from a shared counter and be right with worker 0 alone. Safe after fork.
+void run_on_pool(int workers, const std::function<void(int)>& job);
+
+}  // namespace regard

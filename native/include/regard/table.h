@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each target provides. A target object exports its Table and nothing else.
+#pragma once
+
+#include "view.h"
+
+namespace regard {
+
+// One kernel for one dtype. All functions are single-threaded and cannot fail.
+struct Engine {
+  // Keys of one tile. It depends on the target, the dtype and the head sizes only, never on the call, so that
+  // every row folds the same tiles whatever stands around it.
+  int (*tile_keys)(int d, int dv);
+  // Bytes of scratch that one thread needs, 64-byte aligned.
+  size_t (*scratch_bytes)(int d, int dv);
+  // out and stats of the block's rows.
+  void (*attend)(const Problem&, const Block&, char* scratch);
+  // Attention weights of the block's rows for keys [begin, end), from stats.max and stats.sum, into out.
+  void (*weights)(const Problem&, const Block&, int64_t begin, int64_t end, char* scratch);
+};
+
+struct Table {
+  const char* name;
+  Engine float32;
+};
+
+namespace scalar { extern const Table kTable; }
+namespace avx2 { extern const Table kTable; }
+namespace avx512 { extern const Table kTable; }
+
+}  // namespace regard

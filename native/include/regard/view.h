@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel may know of a problem: plain views, no ownership, no Python.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace regard {
+
+// Query rows of one task. Every target's panel divides it.
+constexpr int kBlockRows = 64;
+
+// A strided array (head, row, column). `head[h]` is the offset of head h; all strides are in bytes and may have
+// any sign: leading axes that were broadcast repeat their offset, grouped query heads share their kv head's.
+template <class Byte>
+struct Strided {
+  Byte* data;
+  const int64_t* head;
+  ptrdiff_t row;
+  ptrdiff_t col;
+};
+using Input = Strided<const char>;
+using Output = Strided<char>;
+
+// One lowered band of a mask. It is data: which expression it came from is Python's business.
+struct Mask {
+  enum Kind : int {
+    kFull,   // every key is kept; nothing else is read
+    kSpans,  // per row `width` pairs of int64: sorted, disjoint, half-open key ranges
+    kBits,   // per row one bit per key, little-endian, at `row` bytes per row
+    kBytes,  // per row one byte per key, `col` bytes apart: the user's own bool array
+  };
+  Kind kind;
+  Input rows;  // the row of query i is at (i - first_row) * rows.row
+  int width;
+  int64_t first_row;
+};
+
+// Row statistics of the softmax, contiguous (head, query); each pointer may be null.
+struct Stats {
+  float* max;
+  float* sum;
+  float* lse;
+};
+
+struct Problem {
+  Input query, key, value;
+  Output out;
+  Stats stats;
+  Mask mask;
+  int64_t heads, queries, keys;
+  int64_t row_begin, row_end;  // the query rows of this band
+  int d, dv;
+  float scale;
+};
+
+// The rows of one task: all of them read the same kv head.
+struct Block {
+  int rows;
+  int64_t head[kBlockRows];
+  int64_t query[kBlockRows];
+};
+
+}  // namespace regard

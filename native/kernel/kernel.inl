@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Included once per target, which defines REGARD_TARGET and REGARD_VEC. Everything here but the table has internal
+// linkage, and nothing here may come from a header that other targets share inline: the linker would keep one copy
+// of it, with one target's instructions, for all.
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cover.h"
+#include "regard/table.h"
+
+#define REGARD_STRING_(x) #x
+#define REGARD_STRING(x) REGARD_STRING_(x)
+
+namespace regard {
+namespace REGARD_TARGET {
+namespace {
+
+#include REGARD_VEC
+#include "math.inl"
+#include "scratch.inl"
+#include "pack.inl"
+#include "product.inl"
+#include "scores.inl"
+#include "mask.inl"
+#include "fold.inl"
+#include "accumulate.inl"
+#include "finish.inl"
+#include "attend.inl"
+#include "weights.inl"
+
+}  // namespace
+
+const Table kTable = {REGARD_STRING(REGARD_TARGET), {tile_keys, scratch_bytes<F32>, attend<F32>, weights<F32>}};
+
+}  // namespace REGARD_TARGET
+}  // namespace regard

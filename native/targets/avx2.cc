@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+#define REGARD_TARGET avx2
+#define REGARD_VEC "vec_avx2.inl"
+#include <immintrin.h>
+#include "kernel.inl"

@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
+#define REGARD_TARGET scalar
+#define REGARD_VEC "vec_scalar.inl"
+#include "kernel.inl"

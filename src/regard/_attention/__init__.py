@@ -1,0 +1,1 @@
+"""Attention by the native engine: the forward pass, and weights on demand."""

@@ -1,0 +1,102 @@
+"""Attention weights on demand: exact, for the asked block only, from q, k and the row statistics."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from regard import _engine, _native
+from regard._plan import Plan
+from regard._types import Array
+from regard.masks._lower import lower
+
+
+class Weights:
+    """The attention weights of one call, computed when indexed and never kept.
+
+    Indexes like an array of shape ``(..., heads, Sq, Skv)`` (``(Sq, Skv)`` for 2-D inputs): integers and slices,
+    those of the last two axes of step 1. The scores are those of the forward pass bit for bit, so each row sums to
+    1 to rounding at any size of the scores; a masked pair has weight exactly 0, and so has all of an empty row.
+    The inputs of the call are referred to, not copied: changing them changes what is computed here.
+
+    Examples
+    --------
+    >>> import numpy as np, regard as rg
+    >>> k = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], np.float32)
+    >>> res = rg.attention_forward(k, k, k, mask=rg.Causal())
+    >>> res.weights[2].round(6).tolist()
+    [0.274069, 0.274069, 0.451863]
+    """
+
+    def __init__(self, plan: Plan, query: Array, key: Array, row_max: Array, row_sum: Array) -> None:
+        self._plan = plan
+        self._query, self._key = query, key
+        self._max, self._sum = row_max, row_sum
+        self.shape = plan.problem.geometry.user_shape
+        self.dtype = query.dtype
+
+    def __repr__(self) -> str:
+        return f"Weights of shape {self.shape}, computed when indexed"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return self[...] if dtype is None else self[...].astype(dtype)
+
+    def __getitem__(self, index: Any) -> Array:
+        at = _full_index(index, len(self.shape))
+        rows, keys = (_as_range(i, n) for i, n in zip(at[-2:], self.shape[-2:], strict=True))
+        g = self._plan.problem.geometry
+        numbers = np.arange(int(np.prod(g.lead, dtype=np.int64)) * g.heads).reshape(*g.lead, g.heads)
+        heads = numbers[at[:-2]] if g.rank > 2 else numbers.ravel()
+        block = self._compute(heads.ravel(), rows, keys)
+        kept = heads.shape if g.rank > 2 else ()
+        block = block.reshape(*kept, len(rows), len(keys))
+        return block[(..., *(slice(None) if isinstance(i, slice) else 0 for i in at[-2:]))]
+
+    def _compute(self, heads: Array, rows: range, keys: range) -> Array:
+        plan, problem = self._plan, self._plan.problem
+        out = np.empty((len(heads), len(rows), len(keys)), self.dtype)
+        if out.size == 0:
+            return out
+        row, col = out.strides[-2:]
+        # The engine numbers rows from query 0, and `out` begins at rows.start.
+        out_heads = np.arange(len(heads)) * out.strides[0] - rows.start * row
+        query = _engine.view(self._query, _engine.head_offsets(self._query, problem)[heads])
+        key = _engine.view(self._key, _engine.head_offsets(self._key, problem, problem.group)[heads])
+        for band in lower(problem.mask, problem.geometry, rows=slice(rows.start, rows.stop)):
+            _native.weights(
+                plan.target, plan.threads, query, key, _native.View(out, out_heads, row, col, True),
+                self._max[heads], self._sum[heads], _engine.sizes(problem, len(heads)),
+                _engine.native_band(band, problem, heads), problem.scale, keys.start, keys.stop,
+            )  # fmt: skip
+        return out
+
+
+def _full_index(index: Any, rank: int) -> tuple[Any, ...]:
+    """Write ``index`` out for all axes: integers and slices, no Ellipsis."""
+    given = index if isinstance(index, tuple) else (index,)
+    for i in given:
+        if not (i is Ellipsis or isinstance(i, slice)) and (isinstance(i, bool) or not hasattr(i, "__index__")):
+            raise IndexError(f"weights are indexed by integers, slices and ..., not by {type(i).__name__} {i!r}")
+    dots = sum(i is Ellipsis for i in given)
+    if dots > 1 or len(given) - dots > rank:
+        raise IndexError(f"weights have {rank} axes; the index {index!r} has too many")
+    cut = next((n for n, i in enumerate(given) if i is Ellipsis), len(given))
+    fill = (slice(None),) * (rank - len(given) + dots)
+    return given[:cut] + fill + given[cut + dots :]
+
+
+def _as_range(index: Any, size: int) -> range:
+    if isinstance(index, slice):
+        start, stop, step = index.indices(size)
+        if step != 1:
+            raise IndexError(
+                f"a slice of step {step} over queries or keys would compute all that it steps over: "
+                "take a slice of step 1 and index the result"
+            )
+        return range(start, max(start, stop))
+    at = operator.index(index)
+    if not -size <= at < size:
+        raise IndexError(f"index {at} is out of range for an axis of size {size}")
+    return range(at % size, at % size + 1)

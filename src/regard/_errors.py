@@ -1,0 +1,37 @@
+"""What regard raises: each message states the fact, the values and the way out."""
+
+
+class RegardError(ValueError):
+    """Base of every error that regard raises for a user's reason."""
+
+    __module__ = "regard"
+
+
+class ShapeError(RegardError):
+    """Shapes, head counts or head sizes that do not fit together."""
+
+    __module__ = "regard"
+
+
+class DTypeError(RegardError):
+    """A dtype that is refused, or dtypes that differ."""
+
+    __module__ = "regard"
+
+
+class AlignmentError(RegardError):
+    """The position of the queries among the keys is ambiguous or contradictory."""
+
+    __module__ = "regard"
+
+
+class MaskError(RegardError):
+    """A mask that is not a mask, or that does not fit the scores."""
+
+    __module__ = "regard"
+
+
+class UnsupportedError(RegardError):
+    """Something that this version, or this machine, cannot do; the message lists why."""
+
+    __module__ = "regard"

@@ -1,0 +1,164 @@
+"""Threads and instruction set: read from the environment once, changed by a context manager."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+from regard import _native
+from regard._errors import UnsupportedError
+
+# From the lowest to the highest.
+TARGETS = ("scalar", "avx2", "avx512")
+_MAX_THREADS = 1024
+
+
+@dataclass(frozen=True)
+class TargetInfo:
+    """One instruction set: is it in this build, can this machine run it, and why or why not."""
+
+    name: str
+    compiled: bool
+    usable: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a call runs with; None means the default."""
+
+    num_threads: int | None = None
+    target: str | None = None
+
+
+_settings: ContextVar[Settings | None] = ContextVar("regard_settings", default=None)
+
+
+@lru_cache(maxsize=None)
+def describe() -> tuple[TargetInfo, ...]:
+    """Every target that regard knows, from the lowest to the highest."""
+    compiled = {name: (usable, why) for name, usable, why in _native.targets()}
+    return tuple(
+        TargetInfo(name, True, *compiled[name])
+        if name in compiled
+        else TargetInfo(name, False, False, "not compiled for this processor family")
+        for name in TARGETS
+    )
+
+
+def _check_threads(value: Any, source: str) -> int:
+    try:
+        threads = operator.index(value)
+    except TypeError:
+        threads = 0
+    if isinstance(value, bool) or not 1 <= threads <= _MAX_THREADS:
+        raise UnsupportedError(f"{source} is {value!r}; it must be an integer from 1 to {_MAX_THREADS}")
+    return threads
+
+
+def _check_target(value: Any, source: str) -> str:
+    known = {info.name: info for info in describe()}
+    usable = ", ".join(info.name for info in describe() if info.usable)
+    if value not in known:
+        raise UnsupportedError(f"{source} is {value!r}; the targets that this machine can use are {usable}")
+    if not known[value].usable:
+        raise UnsupportedError(
+            f"{source} is {value!r}, but {known[value].why}; the targets that this machine can use are {usable}"
+        )
+    return str(value)
+
+
+def _from_environment(name: str, check: Callable[[Any, str], Any]) -> Any:
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return None
+    return check(int(text) if text.lstrip("+-").isdigit() else text, f"the environment variable {name}")
+
+
+@lru_cache(maxsize=None)
+def _environment() -> Settings:
+    return Settings(
+        num_threads=_from_environment("REGARD_NUM_THREADS", _check_threads),
+        target=_from_environment("REGARD_TARGET", _check_target),
+    )
+
+
+def settings() -> Settings:
+    """Settings in force in this context."""
+    return _settings.get() or _environment()
+
+
+def num_threads() -> int:
+    """Threads that a call may use: as configured, else the processors that this process may run on."""
+    configured = settings().num_threads
+    if configured is not None:
+        return configured
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def chosen() -> tuple[str, str]:
+    """Name of the target in force and the reason for it."""
+    configured = settings().target
+    if configured is not None:
+        source = "config(target=...)" if _settings.get() else "REGARD_TARGET"
+        return configured, f"asked for by {source}"
+    best = next(info for info in reversed(describe()) if info.usable)
+    return best.name, f"the highest that this machine can use: {best.why}"
+
+
+class Configuration:
+    """The context manager that `config` returns."""
+
+    def __init__(self, changes: dict[str, Any]) -> None:
+        self._changes = changes
+        self._tokens: list[Token[Settings | None]] = []
+
+    def __enter__(self) -> None:
+        self._tokens.append(_settings.set(replace(settings(), **self._changes)))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _settings.reset(self._tokens.pop())
+
+
+def config(*, num_threads: int | None = None, target: str | None = None) -> Configuration:
+    """Set the number of threads or the instruction set for the calls inside a ``with`` block.
+
+    The setting is a `contextvars.ContextVar`: other threads and other asyncio tasks do not see it. Neither
+    changes a float of any result for one target: rows are computed alike by any number of threads.
+
+    Parameters
+    ----------
+    num_threads : int, optional
+        From 1 to 1024. Default: the processors that the process may run on, or ``REGARD_NUM_THREADS``.
+    target : {"scalar", "avx2", "avx512"}, optional
+        Default: the highest that CPU and operating system allow, or ``REGARD_TARGET``.
+
+    Raises
+    ------
+    UnsupportedError
+        The value is out of range, or this machine cannot run the target; the message lists those that it can.
+
+    Examples
+    --------
+    >>> import numpy as np, regard as rg
+    >>> x = np.ones((4, 8), np.float32)
+    >>> with rg.config(num_threads=1, target="scalar"):
+    ...     print(rg.plan(x, x, x).target)
+    scalar
+    """
+    changes: dict[str, Any] = {}
+    if num_threads is not None:
+        changes["num_threads"] = _check_threads(num_threads, "num_threads")
+    if target is not None:
+        changes["target"] = _check_target(target, "target")
+    return Configuration(changes)

@@ -1,0 +1,41 @@
+"""The vocabulary that all layers share: the geometry of one score array.
+
+Axes, in this order everywhere: leading axes ``...`` (batch), head ``h``, query ``i``, key ``j``, feature ``d``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Where the scores of one call live: ``(*lead, heads, queries, keys)``, query ``i`` at ``q_offset + i``.
+
+    ``rank`` is the rank that the user sees: 2 for ``(S, D)`` arrays, which are one head with no head axis.
+    """
+
+    lead: tuple[int, ...]
+    heads: int
+    queries: int
+    keys: int
+    q_offset: int = 0
+    rank: int = 4
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the scores, head axis included: ``(*lead, heads, queries, keys)``."""
+        return (*self.lead, self.heads, self.queries, self.keys)
+
+    @property
+    def user_shape(self) -> tuple[int, ...]:
+        """Shape of the scores as the user would write it, ``(queries, keys)`` for 2-D inputs."""
+        return self.shape[len(self.shape) - self.rank :]

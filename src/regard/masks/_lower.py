@@ -1,0 +1,90 @@
+"""Masks become data: bands of query rows, as row spans, as bits, or as a view of the user's own array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from regard._types import Array, Geometry
+
+from ._base import Mask
+from ._leaves import Dense, Full
+
+BAND_ROWS = 1024
+# More ranges than this in a row cost a kernel more than the bits do.
+MAX_SPANS = 8
+MAX_BAND_BYTES = 16 << 20
+MIN_BAND_ROWS = 16
+# For one operand of the expression; keep() holds about one per level of nesting at a time.
+MAX_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """What the query rows ``rows`` keep.
+
+    Attributes
+    ----------
+    rows
+        Half-open range of query indices.
+    kind, data
+        * ``"full"``: every row keeps every key; None.
+        * ``"spans"``: int64 ``(*lead, heads, rows, width, 2)``, C-contiguous, in the normal form of
+          `RowSpans`; the width is 0 if no row keeps a key.
+        * ``"bits"``: uint8 ``(*lead, heads, rows, ceil(keys / 8))``, C-contiguous; key 8 c + b is bit b of
+          byte c, and bits past the last key are 0.
+        * ``"bytes"``: bool ``(*lead, heads, rows, keys)``, a view of the user's array with its strides.
+
+        Lead and head axes have size 1 where nothing differs along them; so has the row axis of spans. In
+        bytes every axis of size 1 of the user's array stays so.
+    """
+
+    rows: slice
+    kind: Literal["full", "spans", "bits", "bytes"]
+    data: Array | None
+
+
+def lower(mask: Mask | None, geometry: Geometry, band_rows: int = BAND_ROWS) -> Iterator[Band]:
+    """Cut the queries into bands in order, without gaps; the mask was checked against the geometry."""
+    if mask is None or geometry.keys == 0:  # without keys all masks are equal
+        mask = Full()
+    start = 0
+    while start < geometry.queries:
+        band = _band(mask, geometry, slice(start, min(start + band_rows, geometry.queries)))
+        yield band
+        start = band.rows.stop
+
+
+def _band(mask: Mask, geometry: Geometry, rows: slice) -> Band:
+    if isinstance(mask, Dense):
+        table = mask.table(geometry)
+        return Band(rows, "bytes", table if table.shape[-2] == 1 else table[..., rows, :])
+    spans = mask.spans(geometry, rows)
+    if spans is None or spans.width > MAX_SPANS:
+        return _bits(mask, geometry, rows)
+    if spans.is_full():
+        return Band(rows, "full", None)
+    first = spans.data[..., :1, :, :]
+    data = first if np.all(spans.data == first) else spans.data
+    return Band(rows, "spans", np.ascontiguousarray(data))
+
+
+def _bits(mask: Mask, geometry: Geometry, rows: slice) -> Band:
+    """Evaluate the mask in chunks of rows, and pack; the band is shortened to stay small."""
+    keys = np.arange(geometry.keys)
+    planes = mask.keep(geometry, keys[:0], keys[:0]).shape[:-2]
+    count, row_bytes = math.prod(planes), -(-len(keys) // 8)
+    most = max(MIN_BAND_ROWS, MAX_BAND_BYTES // max(1, count * row_bytes))
+    rows = slice(rows.start, min(rows.stop, rows.start + most))
+    step = max(1, MAX_CHUNK_BYTES // max(1, count * len(keys)))
+    packed = np.empty((*planes, rows.stop - rows.start, row_bytes), np.uint8)
+    for start in range(rows.start, rows.stop, step):
+        chunk = np.arange(start, min(start + step, rows.stop))
+        kept = np.broadcast_to(mask.keep(geometry, chunk, keys), (*planes, len(chunk), len(keys)))
+        at = start - rows.start
+        packed[..., at : at + step, :] = np.packbits(kept, axis=-1, bitorder="little")
+    return Band(rows, "bits", packed)

@@ -1,0 +1,94 @@
+"""Row spans: for each query row, the sorted half-open ranges of keys that it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard._types import BoolArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class RowSpans:
+    """The kept keys of each row as ranges ``[begin, end)``, closed under ``& | ~``.
+
+    Attributes
+    ----------
+    data
+        int64, ``(..., rows, width, 2)``. In a row the ranges are sorted and never touch; slots that are not
+        used are ``(keys, keys)`` and come last. Some row uses all ``width`` slots; ``width`` may be 0.
+    keys
+        Number of keys; all ranges lie in ``[0, keys]``.
+
+    Examples
+    --------
+    >>> spans = RowSpans.from_ranges(np.array([0, 2]), np.array([3, 9]), keys=5)
+    >>> spans.data.tolist()
+    [[[0, 3]], [[2, 5]]]
+    >>> (~spans).to_dense().astype(int)
+    array([[0, 0, 0, 1, 1],
+           [1, 1, 0, 0, 0]])
+    """
+
+    data: IntArray
+    keys: int
+
+    @classmethod
+    def from_ranges(cls, begin: IntArray | int, end: IntArray | int, keys: int) -> RowSpans:
+        """One range per row, clipped to ``[0, keys]``; empty where ``end <= begin``."""
+        begin, end = np.broadcast_arrays(np.clip(begin, 0, keys), np.clip(end, 0, keys))
+        return _from_edges(np.stack([begin, np.maximum(begin, end)], axis=-1), keys)
+
+    @property
+    def width(self) -> int:
+        """The largest number of ranges in any row."""
+        width: int = self.data.shape[-2]
+        return width
+
+    @property
+    def edges(self) -> IntArray:
+        """``begin, end, begin, end, ...`` of each row, ascending: ``(..., rows, 2 * width)``."""
+        return self.data.reshape(*self.data.shape[:-2], 2 * self.width)
+
+    def __and__(self, other: RowSpans) -> RowSpans:
+        return _overlap(self, other, depth=2)
+
+    def __or__(self, other: RowSpans) -> RowSpans:
+        return _overlap(self, other, depth=1)
+
+    def __invert__(self) -> RowSpans:
+        around = ((0, 0),) * (self.data.ndim - 2)
+        return _from_edges(np.pad(self.edges, (*around, (1, 1)), constant_values=(0, self.keys)), self.keys)
+
+    def is_full(self) -> bool:
+        """Whether every row keeps every key; never true without keys."""
+        return self.width == 1 and bool(np.all(self.data == (0, self.keys)))
+
+    def to_dense(self) -> BoolArray:
+        """Spell the set out as bool, ``(..., rows, keys)``."""
+        begin, end = self.data[..., 0, None], self.data[..., 1, None]
+        keys = np.arange(self.keys)
+        dense: BoolArray = np.any((begin <= keys) & (keys < end), axis=-2)
+        return dense
+
+
+def _overlap(a: RowSpans, b: RowSpans, depth: int) -> RowSpans:
+    """Keep what at least ``depth`` of the two sets keep, by one sweep over the edges of both."""
+    # The low bit marks an end. At one key the beginnings come first, so that ranges that touch are fused.
+    marked = [2 * spans.edges + np.arange(2 * spans.width) % 2 for spans in (a, b)]
+    rows = np.broadcast_shapes(*(edges.shape[:-1] for edges in marked))
+    swept = np.sort(np.concatenate([np.broadcast_to(e, (*rows, e.shape[-1])) for e in marked], axis=-1))
+    inside = np.cumsum(1 - 2 * (swept & 1), axis=-1) >= depth
+    turns = np.diff(inside, axis=-1, prepend=False)
+    return _from_edges(np.sort(np.where(turns, swept >> 1, a.keys)), a.keys)
+
+
+def _from_edges(edges: IntArray, keys: int) -> RowSpans:
+    """Bring ascending edges ``(..., rows, 2 * slots)`` to normal form: no empty ranges, least width."""
+    pairs = edges.reshape(*edges.shape[:-1], edges.shape[-1] // 2, 2)
+    used = pairs[..., :1] < pairs[..., 1:]
+    width = int(np.max(np.sum(used, axis=(-2, -1)), initial=0))
+    # The used ranges are disjoint: sorting their edges keeps each pair together and sends the unused last.
+    packed = np.sort(np.where(used, pairs, keys).reshape(edges.shape))[..., : 2 * width]
+    return RowSpans(packed.reshape(*edges.shape[:-1], width, 2), keys)

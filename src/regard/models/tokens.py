@@ -1,0 +1,155 @@
+"""Text to token ids, and words of the text back to the tokens that make them up."""
+
+from __future__ import annotations
+
+import re
+import string
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from regard._errors import RegardError
+from regard._types import BoolArray, IntArray
+
+from ._folder import ModelError, missing_extra
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as RawTokenizer
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A text as the model reads it; all sequences have one entry per token.
+
+    Attributes
+    ----------
+    text
+        The text as given.
+    tokens
+        The tokens as the vocabulary spells them: ``token``, ``##ization``.
+    ids
+        Their numbers in the vocabulary.
+    special
+        True for tokens that the tokenizer added around the text: ``[CLS]``, ``[SEP]``.
+    words
+        Number of the word that the token belongs to, None for special tokens.
+    pieces
+        What tells tokens apart when words are compared: the token, or the text behind an unknown token.
+    """
+
+    text: str
+    tokens: list[str]
+    ids: IntArray
+    special: BoolArray
+    words: list[int | None]
+    pieces: list[str]
+
+    def edge(self, position: int) -> bool:
+        """Whether no word continues across the gap before ``position``."""
+        if position in (0, len(self.words)):
+            return True
+        return self.words[position] is None or self.words[position] != self.words[position - 1]
+
+
+@dataclass(frozen=True)
+class Word:
+    """One occurrence of a word: its name as asked for, where its tokens are, which of how many it is."""
+
+    name: str
+    positions: range
+    occurrence: int = 1
+    count: int = 1
+
+
+class Tokenizer:
+    """The tokenizer of a model folder, without padding or truncation."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            from tokenizers import Tokenizer as RawTokenizer
+        except ImportError:
+            raise missing_extra("models", "tokenizers") from None
+        try:
+            self._raw: RawTokenizer = RawTokenizer.from_file(str(path))
+        except Exception as error:  # tokenizers raises nothing more precise
+            raise ModelError(f"{path} is not a tokenizer ({error}); fetch it again") from None
+        self._raw.no_padding()
+        self._raw.no_truncation()
+        self._unknown: str | None = getattr(self._raw.model, "unk_token", None)
+
+    def encode(self, text: str) -> Encoded:
+        """Split a text into tokens, special ones added."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise RegardError(
+                f"the text is not Unicode: character {error.start} is the lone surrogate "
+                f"U+{ord(text[error.start]):04X}; give the text as UTF-8"
+            ) from None
+        raw = self._raw.encode(text)
+        spelled = zip(raw.tokens, raw.offsets, strict=True)
+        return Encoded(
+            text=text,
+            tokens=raw.tokens,
+            ids=np.array(raw.ids, dtype=np.int64),
+            special=np.array(raw.special_tokens_mask, dtype=np.bool_),
+            words=raw.word_ids,
+            pieces=[text[a:b] if token == self._unknown else token for token, (a, b) in spelled],
+        )
+
+    def find(self, encoded: Encoded, name: str) -> Word:
+        """Find a word, or words in a row, in an encoded text.
+
+        The name is tokenized like the text, so upper case and accents count as far as they do for the model,
+        and whole words of the text must match: ``token`` is not found in ``tokenization``. Special tokens
+        go by their spelling, ``[SEP]``.
+
+        Parameters
+        ----------
+        encoded
+            The text.
+        name
+            The word. ``it#2`` is the second ``it``; without a number, the first.
+
+        Raises
+        ------
+        RegardError
+            If the text has no such word; the message lists those it has.
+        """
+        starts = self._occurrences(encoded, name)
+        numbered = re.fullmatch(r"(.+)#([1-9]\d*)", name)
+        occurrence = 1
+        if not starts and numbered:
+            name, occurrence = numbered[1], int(numbered[2])
+            starts = self._occurrences(encoded, name)
+        if not starts:
+            raise RegardError(f"the text has no word {name!r}; its words: {_listed(encoded.text)}")
+        if occurrence > len(starts):
+            raise RegardError(f"there is no {name}#{occurrence}: the text has {name!r} {len(starts)} time(s)")
+        return Word(name, starts[occurrence - 1], occurrence, len(starts))
+
+    def _occurrences(self, encoded: Encoded, name: str) -> list[range]:
+        """Every stretch of whole words whose pieces are those of ``name``."""
+        asked = self.encode(name)
+        pieces = [piece for piece, special in zip(asked.pieces, asked.special, strict=True) if not special]
+        size = len(pieces)
+        return [
+            range(start, start + size)
+            for start in range(len(encoded.pieces) - size + 1)
+            if size and encoded.pieces[start : start + size] == pieces
+            if encoded.edge(start) and encoded.edge(start + size)
+        ]
+
+
+def words_of(text: str) -> list[str]:
+    """Words of a text between its spaces, punctuation around them taken away, each once."""
+    stripped = (word.strip(string.punctuation) for word in text.split())
+    return list(dict.fromkeys(word for word in stripped if word))
+
+
+def _listed(text: str, limit: int = 40) -> str:
+    words = words_of(text)
+    rest = len(words) - limit
+    return (", ".join(words[:limit]) or "none") + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,210 @@
+"""What leaves masks/: bands of full rows, spans, bits and bytes, decoded and compared with the formula."""
+
+import math
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard._types import Geometry
+from regard.masks import Causal, Dense, Empty, Full, KeyLengths, Window, _lower
+from regard.masks._lower import BAND_ROWS, Band, lower
+from test_masks_algebra import assert_same, cases, dense_masks, formula, geometries
+
+
+def decode(band, geometry):
+    """The band as bool of the full shape, range by range and bit by bit, without RowSpans."""
+    rows = band.rows.stop - band.rows.start
+    shape = (*geometry.shape[:-2], rows, geometry.keys)
+    if band.kind == "full":
+        assert band.data is None
+        return np.ones(shape, bool)
+    if band.kind == "bytes":
+        assert band.data.dtype == np.bool_
+        return np.broadcast_to(band.data, shape)
+    assert band.data.flags.c_contiguous
+    if band.kind == "bits":
+        assert band.data.dtype == np.uint8
+        assert band.data.shape[-2:] == (rows, -(-geometry.keys // 8))
+        bits = np.unpackbits(band.data, axis=-1, bitorder="little").astype(bool)
+        assert not bits[..., geometry.keys :].any()
+        return np.broadcast_to(bits[..., : geometry.keys], shape)
+    assert band.kind == "spans"
+    assert band.data.dtype == np.int64
+    ranges = np.broadcast_to(band.data, (*shape[:-1], *band.data.shape[-2:]))
+    kept = np.zeros(shape, bool)
+    for row in np.ndindex(shape[:-1]):
+        for begin, end in ranges[row]:
+            kept[row][begin:end] = True
+    return kept
+
+
+def assert_lowers(bands, mask, geometry):
+    """The bands cover all rows once, in order, and say what the formula says."""
+    bands = list(bands)
+    edges = [band.rows.start for band in bands] + [geometry.queries]
+    assert edges[0] == 0
+    assert [band.rows.stop for band in bands] == edges[1:]
+    assert all(band.rows.start < band.rows.stop for band in bands)
+    assert all(band.data is None or band.data.ndim >= len(geometry.shape) for band in bands)
+    if bands:
+        decoded = np.concatenate([decode(band, geometry) for band in bands], axis=-2)
+        assert_same(decoded, np.broadcast_to(formula(mask, geometry), geometry.shape))
+
+
+def test_the_judge_says_no():
+    geometry = Geometry((), 1, 2, 3)
+    gap = [Band(slice(1, 2), "full", None)]
+    wrong = [Band(slice(0, 2), "full", None)]
+    stray = [Band(slice(0, 2), "bits", np.full((1, 2, 1), 0xFF, np.uint8))]
+    for bands in (gap, wrong, stray):
+        with pytest.raises(AssertionError):
+            assert_lowers(bands, Causal() if bands is wrong else Full(), geometry)
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases(dense=True), st.integers(1, 8), st.sampled_from([0, 1, 8]))
+def test_bands_say_what_the_formula_says(case, band_rows, max_spans):
+    mask, geometry = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_lower, "MAX_SPANS", max_spans)
+        assert_lowers(lower(mask, geometry, band_rows), mask, geometry)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(dense=True), st.integers(1, 30), st.integers(1, 30), st.integers(1, 3))
+def test_bits_that_are_cut_short_say_the_same(case, band_bytes, chunk_bytes, min_rows):
+    mask, geometry = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_lower, "MAX_SPANS", -1)
+        patch.setattr(_lower, "MAX_BAND_BYTES", band_bytes)
+        patch.setattr(_lower, "MAX_CHUNK_BYTES", chunk_bytes)
+        patch.setattr(_lower, "MIN_BAND_ROWS", min_rows)
+        bands = list(lower(mask, geometry))
+        assert_lowers(bands, mask, geometry)
+    for band in bands:
+        if band.kind == "bits":
+            assert band.data.nbytes <= band_bytes or band.rows.stop - band.rows.start <= min_rows
+
+
+@given(geometries().flatmap(lambda geometry: st.tuples(dense_masks(geometry), st.just(geometry))))
+def test_a_lone_dense_is_a_view_of_the_users_array(case):
+    mask, geometry = case
+    bands = list(lower(mask, geometry, band_rows=3))
+    assert_lowers(bands, mask, geometry)
+    for band in bands:
+        if geometry.keys:
+            assert band.kind == "bytes"
+            assert band.data.base is mask.array
+            assert not mask.array.size or np.shares_memory(band.data, mask.array)
+            assert band.data.shape[-1] == mask.array.shape[-1]
+
+
+def test_a_view_keeps_strides():
+    array = np.random.default_rng(0).random((7, 2, 5)).transpose(1, 2, 0)[..., ::-1] < 0.5
+    geometry = Geometry((), 2, 5, 7, rank=3)
+    first, second = lower(Dense(array), geometry, band_rows=3)
+    assert first.data.strides == second.data.strides == array.strides
+    np.testing.assert_array_equal(second.data, array[:, 3:])
+
+
+@pytest.mark.parametrize(
+    ("mask", "kind", "shape"),
+    [
+        (None, "full", None),
+        (Full(), "full", None),
+        (Empty() | ~Empty(), "full", None),
+        (Window(), "full", None),
+        (KeyLengths(40), "full", None),
+        (Empty(), "spans", (1, 1, 1, 0, 2)),
+        (Causal(), "spans", (1, 1, 20, 1, 2)),
+        (Causal() & ~Window(left=3), "spans", (1, 1, 20, 1, 2)),
+        (~(Window(left=2, right=2) & KeyLengths([30, 40])), "spans", (2, 1, 20, 2, 2)),
+        (KeyLengths([30, 40]), "spans", (2, 1, 1, 1, 2)),
+        (Causal() & Dense(np.ones((20, 40), bool)), "bits", (1, 1, 20, 5)),
+        (~Dense(np.ones((2, 1, 1, 40), bool)), "bits", (2, 1, 20, 5)),
+        (Causal() | Dense(np.ones((1, 3, 20, 1), bool)), "bits", (1, 3, 20, 5)),
+        (Dense(np.ones((2, 1, 1, 40), bool)), "bytes", (2, 1, 1, 40)),
+        (Dense(np.ones((20, 1), bool)), "bytes", (1, 1, 20, 1)),
+    ],
+)
+def test_each_mask_takes_its_kind(mask, kind, shape):
+    (band,) = lower(mask, Geometry((2,), 3, 20, 40))
+    assert band.kind == kind
+    assert (None if band.data is None else band.data.shape) == shape
+    assert_lowers([band], Full() if mask is None else mask, Geometry((2,), 3, 20, 40))
+
+
+def test_rows_that_agree_are_told_once():
+    mask = Causal() & KeyLengths([5, 7])
+    before, after = lower(mask, Geometry((2,), 1, 16, 20), band_rows=8)
+    assert before.data.shape == (2, 1, 8, 1, 2)
+    assert after.data.tolist() == [[[[[0, 5]]]], [[[[0, 7]]]]]
+
+
+def test_many_ranges_become_bits():
+    def stripes(count):
+        mask = Empty()
+        for k in range(count):
+            mask |= KeyLengths(2 * k + 2) & ~KeyLengths(2 * k + 1)
+        return mask
+
+    geometry = Geometry((), 1, 3, 40)
+    for count, kind in [(_lower.MAX_SPANS, "spans"), (_lower.MAX_SPANS + 1, "bits")]:
+        bands = list(lower(stripes(count), geometry))
+        assert [band.kind for band in bands] == [kind]
+        assert_lowers(bands, stripes(count), geometry)
+
+
+@pytest.mark.parametrize(
+    "mask", [None, Full(), Empty(), Causal(), KeyLengths(0), Dense(np.ones((5, 0), bool))]
+)
+def test_no_keys_is_spans_of_width_0(mask):
+    (band,) = lower(mask, Geometry((2,), 3, 5, 0))
+    assert (band.kind, band.data.shape) == ("spans", (1, 1, 1, 0, 2))
+
+
+@pytest.mark.parametrize(
+    "mask", [None, Causal(), ~Dense(np.ones((1, 4), bool)), Dense(np.ones((0, 4), bool))]
+)
+def test_no_queries_is_no_bands(mask):
+    assert list(lower(mask, Geometry((2,), 3, 0, 4))) == []
+
+
+@pytest.mark.parametrize("mask", [KeyLengths([]), ~Dense(np.ones((0, 1, 3, 4), bool)), Causal()])
+def test_an_empty_batch_lowers(mask):
+    geometry = Geometry((0,), 2, 3, 4)
+    mask.check(geometry)
+    (band,) = lower(mask, geometry)
+    assert band.rows == slice(0, 3)
+    assert decode(band, geometry).shape == geometry.shape
+
+
+def test_bands_are_cut_at_the_default():
+    bands = list(lower(Causal(), Geometry((), 1, 2 * BAND_ROWS + 1, 64)))
+    assert [band.rows.stop for band in bands] == [BAND_ROWS, 2 * BAND_ROWS, 2 * BAND_ROWS + 1]
+
+
+def test_a_band_of_bits_stays_under_its_size_and_so_do_temporaries():
+    geometry = Geometry((8,), 8, 1024, 8192)
+    mask = Causal() & ~Dense(np.zeros((8, 8, 1, 8192), bool))
+    tracemalloc.start()
+    band = next(lower(mask, geometry))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert band.rows == slice(0, _lower.MAX_BAND_BYTES // (64 * 1024))
+    assert band.data.nbytes <= _lower.MAX_BAND_BYTES
+    assert peak - band.data.nbytes < 8 << 20
+    row = np.unpackbits(band.data[3, 5, 100], bitorder="little").astype(bool)
+    np.testing.assert_array_equal(row, formula(Causal(), geometry)[0, 0, 100])
+
+
+def test_long_causal_lowers_fast():
+    length = 131072
+    start = time.process_time()
+    total = sum(math.prod(band.data.shape[:-1]) for band in lower(Causal(), Geometry((), 1, length, length)))
+    assert time.process_time() - start < 1
+    assert total == length
