@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from regard._types import Geometry
 from regard.masks import Causal, Dense, Empty, Full, KeyLengths, Window, _lower
 from regard.masks._lower import BAND_ROWS, Band, lower
-from test_masks_algebra import assert_same, cases, dense_masks, formula, geometries
+from test_masks_algebra import GENERATORS, assert_same, cases, dense_mask, formula, geometries
 
 
 def decode(band, geometry):
@@ -90,9 +90,9 @@ def test_bits_that_are_cut_short_say_the_same(case, band_bytes, chunk_bytes, min
             assert band.data.nbytes <= band_bytes or band.rows.stop - band.rows.start <= min_rows
 
 
-@given(geometries().flatmap(lambda geometry: st.tuples(dense_masks(geometry), st.just(geometry))))
-def test_a_lone_dense_is_a_view_of_the_users_array(case):
-    mask, geometry = case
+@given(geometries(), GENERATORS)
+def test_a_lone_dense_is_a_view_of_the_users_array(geometry, rng):
+    mask = dense_mask(rng, geometry)
     bands = list(lower(mask, geometry, band_rows=3))
     assert_lowers(bands, mask, geometry)
     for band in bands:

@@ -133,11 +133,11 @@ void attend_arrays(const std::string& target, int threads, const View& query, co
   raise(outcome);
 }
 
-void weigh_arrays(const std::string& target, int threads, const View& query, const View& key, const View& value,
-                  const View& out, nb::handle max, nb::handle sum, const Sizes& sizes, const Band& band,
-                  double scale, int64_t begin, int64_t end) {
+void weigh_arrays(const std::string& target, int threads, const View& query, const View& key, const View& out,
+                  nb::handle max, nb::handle sum, const Sizes& sizes, const Band& band, double scale, int64_t begin,
+                  int64_t end) {
   const Buffer max_buffer(max, false), sum_buffer(sum, false);
-  Problem p = make_problem(query, key, value, sizes, band, scale);
+  Problem p = make_problem(query, key, key, sizes, band, scale);  // the values are not read
   p.out = out.output();
   p.stats = {reinterpret_cast<float*>(max_buffer.data()), reinterpret_cast<float*>(sum_buffer.data()), nullptr};
   const Engine& engine = engine_of(target);
@@ -162,8 +162,8 @@ NB_MODULE(_native, m) {
                                   "rows"_a.none(), "width"_a, "begin"_a, "end"_a, nb::keep_alive<1, 3>());
   m.def("attend", &attend_arrays, "target"_a, "threads"_a, "query"_a, "key"_a, "value"_a, "out"_a,
         "max"_a.none(), "sum"_a.none(), "lse"_a.none(), "sizes"_a, "band"_a, "scale"_a);
-  m.def("weights", &weigh_arrays, "target"_a, "threads"_a, "query"_a, "key"_a, "value"_a, "out"_a, "max"_a,
-        "sum"_a, "sizes"_a, "band"_a, "scale"_a, "begin"_a, "end"_a);
+  m.def("weights", &weigh_arrays, "target"_a, "threads"_a, "query"_a, "key"_a, "out"_a, "max"_a, "sum"_a,
+        "sizes"_a, "band"_a, "scale"_a, "begin"_a, "end"_a);
   m.def("count_tiles", [](const std::string& target, const View& key, const Sizes& sizes, const Band& band) {
     const Problem p = make_problem(key, key, key, sizes, band, 0);
     const TileCount n = count_tiles(engine_of(target), p);

@@ -88,7 +88,8 @@ int dropped(const Mask& mask, int64_t head, int64_t query, int64_t first, int be
 }
 
 bool keeps(const Mask& mask, int64_t head, int64_t query, int64_t key) {
-  return cover(mask, head, query, key, 1).end == 1;
+  const Cover c = cover(mask, head, query, key, 1);
+  return c.begin < c.end;
 }
 
 Range hull(const Problem& p, const Block& block) {

@@ -63,8 +63,7 @@ def native_band(band: Band, problem: Problem, heads: Array | None = None) -> _na
 def sizes(problem: Problem, heads: int | None = None) -> _native.Sizes:
     """Native sizes of a problem, or of ``heads`` of its heads."""
     g = problem.geometry
-    total = int(np.prod(g.lead, dtype=np.int64)) * g.heads if heads is None else heads
-    return _native.Sizes(total, g.queries, g.keys, problem.d, problem.dv)
+    return _native.Sizes(problem.total_heads if heads is None else heads, g.queries, g.keys, problem.d, problem.dv)
 
 
 def run(
@@ -92,10 +91,8 @@ def _native_bands(plan: Plan) -> Iterator[_native.Band]:
 def count_tiles(plan: Plan) -> Tiles:
     """Count what the kernel would do with each tile, by the kernel's own rule; no array is read."""
     problem = plan.problem
-    g = problem.geometry
-    total = int(np.prod(g.lead, dtype=np.int64)) * g.heads
     # Which heads share keys decides how rows are cut into blocks: number the kv heads.
-    owner = (np.arange(total) // problem.group).astype(np.int64)
+    owner = (np.arange(problem.total_heads) // problem.group).astype(np.int64)
     key = _native.View(owner, owner, 0, 0)
     counts = np.zeros(3, np.int64)
     for band in _native_bands(plan):

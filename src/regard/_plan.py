@@ -46,6 +46,11 @@ class Problem:
         """Query heads that share one kv head."""
         return self.geometry.heads // self.kv_heads if self.kv_heads else 1
 
+    @property
+    def total_heads(self) -> int:
+        """Query heads of all batch members."""
+        return math.prod(self.geometry.lead) * self.geometry.heads
+
     def user_shape(self, *last: int) -> tuple[int, ...]:
         """Shape ``(..., heads, *last)`` as the user sees it: without the head axis for 2-D inputs."""
         g = self.geometry

@@ -48,7 +48,7 @@ def attention_forward(query: Any, key: Any, value: Any, **options: Any) -> Mater
     problem, Q, K, V = _prepare(query, key, value, options)
     keep = _keep(problem)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):  # Inf and NaN of the user's are answers
-        S = problem.scale * (Q @ K.mT)
+        S = problem.scale * (Q @ K.swapaxes(-1, -2))
         S = np.where(keep, S, -np.inf)  # before the softmax: a masked key takes no share
         m = S.max(axis=-1, keepdims=True, initial=-np.inf)
         empty = ~keep.any(axis=-1, keepdims=True)
@@ -109,7 +109,7 @@ def _fold_keys(problem: Problem, Q: Array, K: Array, V: Array, rows: Array, bloc
     for first in range(0, g.keys, block_keys):
         keys = np.arange(first, min(first + block_keys, g.keys))
         K_tile, V_tile = K[..., first : first + block_keys, :], V[..., first : first + block_keys, :]
-        S = Q @ K_tile.mT
+        S = Q @ K_tile.swapaxes(-1, -2)
         keep = None if isinstance(problem.mask, Full) else problem.mask.keep(g, rows, keys)
         if keep is not None:
             S = np.where(keep, S, -np.inf)

@@ -159,7 +159,7 @@ def attention_forward(
     result = np.empty(problem.user_shape(queries, problem.dv), dtype)
     row_max, row_sum, lse = np.empty((3, *problem.user_shape(queries)), dtype)
     _engine.run(plan, *arrays, result, (row_max, row_sum, lse))
-    weights = Weights(plan, arrays[0], arrays[1], row_max.reshape(-1, queries), row_sum.reshape(-1, queries))
+    weights = Weights(plan, arrays[0], arrays[1], row_max, row_sum)
     return ForwardResult(result, lse, weights, plan)
 
 

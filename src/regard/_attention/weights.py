@@ -33,7 +33,8 @@ class Weights:
     def __init__(self, plan: Plan, query: Array, key: Array, row_max: Array, row_sum: Array) -> None:
         self._plan = plan
         self._query, self._key = query, key
-        self._max, self._sum = row_max, row_sum
+        per_head = (plan.problem.total_heads, plan.problem.geometry.queries)
+        self._max, self._sum = row_max.reshape(per_head), row_sum.reshape(per_head)
         self.shape = plan.problem.geometry.user_shape
         self.dtype = query.dtype
 
@@ -47,7 +48,7 @@ class Weights:
         at = _full_index(index, len(self.shape))
         rows, keys = (_as_range(i, n) for i, n in zip(at[-2:], self.shape[-2:], strict=True))
         g = self._plan.problem.geometry
-        numbers = np.arange(int(np.prod(g.lead, dtype=np.int64)) * g.heads).reshape(*g.lead, g.heads)
+        numbers = np.arange(self._plan.problem.total_heads).reshape(*g.lead, g.heads)
         heads = numbers[at[:-2]] if g.rank > 2 else numbers.ravel()
         block = self._compute(heads.ravel(), rows, keys)
         kept = heads.shape if g.rank > 2 else ()

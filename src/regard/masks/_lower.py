@@ -48,13 +48,15 @@ class Band:
     data: Array | None
 
 
-def lower(mask: Mask | None, geometry: Geometry, band_rows: int = BAND_ROWS) -> Iterator[Band]:
-    """Cut the queries into bands in order, without gaps; the mask was checked against the geometry."""
+def lower(
+    mask: Mask | None, geometry: Geometry, rows: slice | None = None, band_rows: int = BAND_ROWS
+) -> Iterator[Band]:
+    """Cut the query rows, all or ``rows``, into bands in order, without gaps; the mask was checked before."""
     if mask is None or geometry.keys == 0:  # without keys all masks are equal
         mask = Full()
-    start = 0
-    while start < geometry.queries:
-        band = _band(mask, geometry, slice(start, min(start + band_rows, geometry.queries)))
+    start, stop = (0, geometry.queries) if rows is None else (rows.start, rows.stop)
+    while start < stop:
+        band = _band(mask, geometry, slice(start, min(start + band_rows, stop)))
         yield band
         start = band.rows.stop
 

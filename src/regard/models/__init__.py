@@ -6,5 +6,7 @@ from .bert import Attended as Attended
 from .bert import BertEncoder as BertEncoder
 from .bert import Trace as Trace
 from .bert import load as load
+from .compare import Comparison as Comparison
+from .compare import against_reference as against_reference
 from .tokens import Encoded as Encoded
 from .tokens import Word as Word

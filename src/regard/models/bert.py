@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard._attention.forward import attention_forward
+from regard._attention.forward import ForwardResult, attention_forward
 from regard._errors import ShapeError, UnsupportedError
 from regard._types import IntArray
 
@@ -46,7 +46,7 @@ class Attended:
     query: FloatArray
     key: FloatArray
     value: FloatArray
-    result: Any
+    result: ForwardResult
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,8 @@ class _Norm:
     def __call__(self, x: FloatArray) -> FloatArray:
         centred = x - x.mean(-1, keepdims=True)
         variance = (centred * centred).mean(-1, keepdims=True)
-        return centred / np.sqrt(variance + self.eps) * self.weight + self.bias
+        normal: FloatArray = centred / np.sqrt(variance + self.eps)
+        return normal * self.weight + self.bias
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ def _read_config(path: Path) -> Config:
             )
 
     def number(name: str, kind: type = int) -> Any:
-        value = found.get(name)
+        value: Any = found.get(name)
         if type(value) not in (int, kind) or value <= 0:
             raise ModelError(f"{path} says {name} = {value!r}; it must be a positive {kind.__name__}")
         return value
@@ -274,9 +275,10 @@ _EDGE, _STEP = 6.0, 2.0**-12
 
 @functools.cache
 def _normal_cdf() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Φ on the grid -6, -6 + 2^-12, …, 6, and its increase from each point to the next."""
+    """Φ on the grid -6, -6 + 2^-12, …, 6, with 0 for Φ(-6), and its increase from each point to the next."""
     grid = np.arange(-_EDGE, _EDGE + 2 * _STEP, _STEP)
     phi = np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in grid])
+    phi[0] = 0
     return phi[:-1], np.diff(phi)
 
 
@@ -284,8 +286,8 @@ def gelu(x: FloatArray) -> FloatArray:
     """x·Φ(x) with the exact Φ(x) = (1 + erf(x/√2)) / 2, to the precision of float32.
 
     NumPy has no erf, so Φ is read from a table of `math.erfc` by linear interpolation. Its error is at most
-    step² / 8 · max|Φ''| = 2^-24 / 8 · 0.242 = 1.8e-9, and Φ(-6) = 1e-9 beyond the table: far below half an
-    ulp of a float32 near 1 (3e-8).
+    step² / 8 · max|Φ''| = 2^-24 / 8 · 0.242 = 1.8e-9, and Φ(-6) = 1e-9 at the ends: far below half an ulp of
+    a float32 near 1 (3e-8).
     """
     phi, rise = _normal_cdf()
     inside = np.fmax(np.fmin(x, _EDGE), -_EDGE)  # unlike np.clip, never NaN: the index must exist

@@ -52,6 +52,17 @@ class Encoded:
             return True
         return self.words[position] is None or self.words[position] != self.words[position - 1]
 
+    def label(self, position: int) -> str:
+        """Return the token, numbered like ``the#2`` if the text has it several times."""
+        token = self.tokens[position]
+        nth = self.tokens[: position + 1].count(token)
+        return f"{token}#{nth}" if self.tokens.count(token) > 1 else token
+
+    def written_words(self) -> list[str]:
+        """List what stands between the spaces of the text, without punctuation around it, each once."""
+        stripped = (word.strip(string.punctuation) for word in self.text.split())
+        return list(dict.fromkeys(word for word in stripped if word))
+
 
 @dataclass(frozen=True)
 class Word:
@@ -125,7 +136,7 @@ class Tokenizer:
             name, occurrence = numbered[1], int(numbered[2])
             starts = self._occurrences(encoded, name)
         if not starts:
-            raise RegardError(f"the text has no word {name!r}; its words: {_listed(encoded.text)}")
+            raise RegardError(f"the text has no word {name!r}; its words: {_listed(encoded.written_words())}")
         if occurrence > len(starts):
             raise RegardError(f"there is no {name}#{occurrence}: the text has {name!r} {len(starts)} time(s)")
         return Word(name, starts[occurrence - 1], occurrence, len(starts))
@@ -143,13 +154,6 @@ class Tokenizer:
         ]
 
 
-def words_of(text: str) -> list[str]:
-    """Words of a text between its spaces, punctuation around them taken away, each once."""
-    stripped = (word.strip(string.punctuation) for word in text.split())
-    return list(dict.fromkeys(word for word in stripped if word))
-
-
-def _listed(text: str, limit: int = 40) -> str:
-    words = words_of(text)
+def _listed(words: list[str], limit: int = 40) -> str:
     rest = len(words) - limit
     return (", ".join(words[:limit]) or "none") + (f" and {rest} more" if rest > 0 else "")

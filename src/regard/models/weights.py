@@ -44,7 +44,7 @@ class Weights:
         except ImportError:
             raise missing_extra("models", "safetensors") from None
         try:
-            tensors = dict(deserialize(path.read_bytes()))
+            tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
         except SafetensorError as error:
             raise ModelError(f"{path} is damaged or cut short ({error}); fetch it again") from None
         self._path = path

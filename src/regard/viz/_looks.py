@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 
 class Look(NamedTuple):
-    """One head's look at one target: ``positions`` are the target's tokens, ``weight`` what they get together."""
+    """One head's look at a target: ``weight`` is what the target's tokens, at ``positions``, get together."""
 
     layer: int
     head: int

@@ -46,9 +46,9 @@ def render_page(
 
     Notes
     -----
-    The page holds the square root of each weight, rounded to a multiple of 1/top: top is 65535 up to 128 tokens
-    and 255 above. A shown weight w is off by at most √w/top + 1/(2·top)². Plain weights in one byte would turn
-    a head that looks everywhere alike, 1/S each, into zeros.
+    The page holds the square root of each weight, rounded to a multiple of 1/top: top is 65535 up to 128
+    tokens and 255 above. A shown weight w is off by at most √w/top + 1/(2·top)². Plain weights in one byte
+    would turn a head that looks everywhere alike, 1/S each, into zeros.
     """
     size = len(tokens)
     if weights.ndim != 4 or weights.shape[2:] != (size, size) or 0 in weights.shape:
@@ -86,20 +86,24 @@ def write_page(path: str | os.PathLike[str], page: str) -> None:
         raise RegardError(f"cannot write {target}: it is a directory; name a file in it")
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with part.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-        part.replace(target)
+        file = part.open("x", encoding="utf-8", newline="\n")  # exclusive: never somebody else's file
+        try:
+            with file:
+                file.write(page)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise RegardError(
-            f"cannot write {target}: {error.strerror}; name a file in a directory that exists and that you may write to"
+            f"cannot write {target}: {error.strerror}; name a file in a directory that exists "
+            "and that you may write to"
         ) from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _roots(weights: npt.NDArray[Any], bits: int) -> bytes:
     top = 2**bits - 1
-    return np.rint(np.sqrt(weights) * top).clip(0, top).astype(f"<u{bits // 8}").tobytes()
+    steps = np.rint(np.sqrt(weights, dtype=np.float32) * top).clip(0, top)
+    return bytes(steps.astype(f"<u{bits // 8}").data)
 
 
 def _script_json(data: object) -> str:

@@ -1,0 +1,31 @@
+"""Shared fixtures: every target that this machine can run, and random problems."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from regard import _runtime
+
+import regard as rg
+
+USABLE = [info.name for info in _runtime.describe() if info.usable]
+
+
+@pytest.fixture(params=USABLE)
+def target(request):
+    """Run the test once per target that this machine can use, two threads."""
+    with rg.config(target=request.param, num_threads=2):
+        yield request.param
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20261129)
+
+
+@pytest.fixture
+def normal(rng):
+    def make(*shape):
+        return rng.standard_normal(shape, dtype=np.float32)
+
+    return make

