@@ -14,7 +14,7 @@ def assert_same_bits(got, want):
     assert got.shape == want.shape, f"shapes {got.shape} and {want.shape}"
     assert got.dtype == want.dtype, f"dtypes {got.dtype} and {want.dtype}"
     bits = f"u{got.dtype.itemsize}"
-    differ = np.ascontiguousarray(got).view(bits) != np.ascontiguousarray(want).view(bits)
+    differ = got.copy().view(bits) != want.copy().view(bits)
     assert not differ.any(), f"{differ.sum()} of {differ.size} differ, first at {np.argwhere(differ)[0]}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from regard import _native
 from regard._plan import Plan, Problem, Tiles
 from regard._types import Array, IntArray
-from regard.masks._lower import Band, lower
+from regard.masks._lower import BAND_ROWS, Band, lower
 
 _KINDS = {"full": 0, "spans": 1, "bits": 2, "bytes": 3}  # as in native/include/regard/view.h
 
@@ -71,21 +71,27 @@ def run(
 ) -> None:
     """Fill ``out`` and, where asked, ``stats``: the row maxima, sums and logsumexps."""
     problem = plan.problem
-    views = [
-        view(query, head_offsets(query, problem)),
-        view(key, head_offsets(key, problem, problem.group)),
-        view(value, head_offsets(value, problem, problem.group)),
-        view(out, head_offsets(out, problem), writable=True),
-    ]
-    for band in _native_bands(plan):
+    q = view(query, head_offsets(query, problem))
+    k = view(key, head_offsets(key, problem, problem.group))
+    v = view(value, head_offsets(value, problem, problem.group))
+    o = view(out, head_offsets(out, problem), writable=True)
+    row_max, row_sum, lse = stats or (None, None, None)
+    for band in _bands(problem):
         _native.attend(
-            plan.target, plan.threads, *views, *(stats or (None, None, None)), sizes(problem), band, problem.scale
+            plan.target, plan.threads, q, k, v, o, row_max, row_sum, lse, sizes(problem), band, problem.scale
         )
 
 
-def _native_bands(plan: Plan) -> Iterator[_native.Band]:
-    for band in lower(plan.problem.mask, plan.problem.geometry):
-        yield native_band(band, plan.problem)
+def _bands(problem: Problem) -> Iterable[_native.Band]:
+    """Lowered mask; a small one is lowered once and kept, a large one is lowered band by band as it is used."""
+    if problem.mask.cacheable and problem.geometry.queries <= BAND_ROWS:
+        return _kept_bands(problem)
+    return (native_band(band, problem) for band in lower(problem.mask, problem.geometry))
+
+
+@lru_cache(maxsize=64)
+def _kept_bands(problem: Problem) -> tuple[_native.Band, ...]:
+    return tuple(native_band(band, problem) for band in lower(problem.mask, problem.geometry))
 
 
 def count_tiles(plan: Plan) -> Tiles:
@@ -95,6 +101,6 @@ def count_tiles(plan: Plan) -> Tiles:
     owner = (np.arange(problem.total_heads) // problem.group).astype(np.int64)
     key = _native.View(owner, owner, 0, 0)
     counts = np.zeros(3, np.int64)
-    for band in _native_bands(plan):
+    for band in _bands(problem):
         counts += _native.count_tiles(plan.target, key, sizes(problem), band)
     return Tiles(*(int(n) for n in counts))

@@ -143,8 +143,10 @@ def make_problem(
 def make_plan(problem: Problem) -> Plan:
     """Choose engine, threads and tiles for a checked problem."""
     target, why = _runtime.chosen()
-    block_rows, tile_keys, scratch = _native.kernel(target, problem.d, problem.dv)
-    return Plan(problem, target, why, _runtime.num_threads(), block_rows, tile_keys, scratch)
+    return Plan(problem, target, why, _runtime.num_threads(), *_kernel(target, problem.d, problem.dv))
+
+
+_kernel = lru_cache(maxsize=256)(_native.kernel)
 
 
 Shape = tuple[int, ...]
@@ -229,7 +231,7 @@ def _resolve_offset(q_offset: int | str | None, mask: Mask, queries: int, keys: 
                 "pass q_offset=lengths - Sq"
             )
         return keys - queries
-    return operator.index(q_offset)
+    return int(q_offset)
 
 
 def _has_lengths(mask: Mask) -> bool:
@@ -274,6 +276,6 @@ def _as_scale(scale: Any) -> float | None:
         number = float(scale)
     except (TypeError, ValueError):
         number = math.nan
-    if isinstance(scale, (bool, np.bool_, str)) or not abs(number) <= np.finfo(np.float32).max:
+    if isinstance(scale, (bool, np.bool_, str)) or not abs(number) <= float(np.finfo(np.float32).max):
         raise UnsupportedError(f"scale is {scale!r}; it must be one finite number within float32, by default 1/sqrt(D)")
     return number

@@ -104,14 +104,19 @@ def num_threads() -> int:
     return os.cpu_count() or 1
 
 
+@lru_cache(maxsize=None)
+def _best() -> tuple[str, str]:
+    best = next(info for info in reversed(describe()) if info.usable)
+    return best.name, f"the highest that this machine can use: {best.why}"
+
+
 def chosen() -> tuple[str, str]:
     """Name of the target in force and the reason for it."""
     configured = settings().target
     if configured is not None:
         source = "config(target=...)" if _settings.get() else "REGARD_TARGET"
         return configured, f"asked for by {source}"
-    best = next(info for info in reversed(describe()) if info.usable)
-    return best.name, f"the highest that this machine can use: {best.why}"
+    return _best()
 
 
 class Configuration:

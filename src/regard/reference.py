@@ -145,7 +145,8 @@ def _weighted_sum(P: Array, V: Array, keep: BoolArray) -> Array:
     """P · V in which a value that a row does not keep is not part of the row's sum, whatever it holds."""
     finite = np.isfinite(V)
     total: Array = P @ np.where(finite, V, 0)
-    for j in np.flatnonzero(~finite.all(axis=-1).all(axis=tuple(range(V.ndim - 2)))):  # 0 · NaN is NaN: one by one
+    spoilt = ~finite.reshape(-1, *V.shape[-2:]).all(axis=(0, 2))
+    for j in np.flatnonzero(spoilt):  # 0 · NaN is NaN: one by one
         v = np.where(finite[..., j, :], 0, V[..., j, :])[..., None, :]
         total = total + np.where(keep[..., j, None], P[..., j, None] * v, 0)
     return total

@@ -139,7 +139,6 @@ def _opening(looks: list[viz.Look], word: models.Word) -> tuple[int, int, int]:
 
 def _print_check(console: Console, result: models.Comparison) -> None:
     verdict = "agree with" if result.agrees else "DIFFER FROM"
-    console.print(
-        f"check: {result.heads} heads {verdict} the float64 reference (tolerance {result.tolerance:.0e})"
-    )
-    console.print(f"  outputs to {result.out:.1e} of max|value|, weights to {result.weights:.1e}")
+    console.print(f"check: {result.heads} heads {verdict} the float64 reference; largest difference")
+    console.print(f"  of outputs {result.out:.1e}, at most {result.out_share:.2f} of its error bound")
+    console.print(f"  of weights {result.weights:.1e}, at most {result.weights_share:.2f} of its error bound")

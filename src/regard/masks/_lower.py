@@ -55,6 +55,9 @@ def lower(
     if mask is None or geometry.keys == 0:  # without keys all masks are equal
         mask = Full()
     start, stop = (0, geometry.queries) if rows is None else (rows.start, rows.stop)
+    if isinstance(mask, Full) and geometry.keys and start < stop:
+        yield Band(slice(start, stop), "full", None)
+        return
     while start < stop:
         band = _band(mask, geometry, slice(start, min(start + band_rows, stop)))
         yield band

@@ -7,38 +7,50 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard import reference
+from regard.numerics import forward_bounds
 
 from .bert import Attended, Trace
-
-# A weight's relative error is the absolute error of its score: a few roundings of 2^-24 · |score| each. Good
-# for float32 and scores up to 20; outputs are compared in units of the head's largest |value|.
-TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Largest differences over ``heads`` heads: of outputs, in units of max|value|, and of weights."""
+    """Largest differences from the reference over all heads.
+
+    Attributes
+    ----------
+    heads
+        How many heads were compared.
+    out, weights
+        Largest absolute difference of outputs and of weights.
+    out_share, weights_share
+        Largest difference as a share of what `regard.numerics.forward_bounds` allows it, for any data.
+    """
 
     heads: int
     out: float
     weights: float
-    tolerance: float
+    out_share: float
+    weights_share: float
 
     @property
     def agrees(self) -> bool:
-        """Whether both are within the tolerance; NaN is not."""
-        return self.out <= self.tolerance and self.weights <= self.tolerance
+        """Whether every difference is within its bound; NaN is not."""
+        return self.out_share <= 1 and self.weights_share <= 1
 
 
-def against_reference(trace: Trace, tolerance: float = TOLERANCE) -> Comparison:
+def against_reference(trace: Trace) -> Comparison:
     """Compare the output and the weights of every head of every layer with `regard.reference`."""
     heads = sum(len(layer.query) for layer in trace.attention)
-    out, weights = np.max([_differences(layer) for layer in trace.attention], axis=0)
-    return Comparison(heads, float(out), float(weights), tolerance)
+    largest = np.max([_differences(layer) for layer in trace.attention], axis=0)
+    return Comparison(heads, *largest.tolist())
 
 
-def _differences(layer: Attended) -> tuple[float, float]:
-    expected = reference.attention_forward(layer.query, layer.key, layer.value)
-    out = np.abs(layer.result.out - expected.out) / np.abs(layer.value).max((1, 2), keepdims=True)
-    weights = np.abs(layer.result.weights[...] - expected.weights)
-    return out.max(), weights.max()
+def _differences(layer: Attended) -> tuple[float, float, float, float]:
+    query, key, value, got = layer.query, layer.key, layer.value, layer.result
+    exact = reference.attention_forward(query, key, value)
+    bounds = forward_bounds(
+        query, key, value, exact.weights,
+        scale=got.plan.problem.scale, tile_keys=got.plan.tile_keys, random_walk=False,
+    )  # fmt: skip
+    out, weights = np.abs(got.out - exact.out), np.abs(got.weights[...] - exact.weights)
+    return out.max(), weights.max(), (out / bounds.out).max(), (weights / bounds.weights).max()

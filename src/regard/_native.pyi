@@ -1,0 +1,50 @@
+"""The native engine. What it is given is right: every check and every message is in `regard._plan`."""
+
+from regard._types import Array
+
+class View:
+    """An array with the byte offset of each of its heads, and the byte strides of its rows and columns."""
+
+    def __init__(self, array: Array, heads: Array, row: int, col: int, writable: bool = False) -> None: ...
+
+class Sizes:
+    """What a call counts."""
+
+    def __init__(self, heads: int, queries: int, keys: int, d: int, dv: int) -> None: ...
+
+class Band:
+    """A band of lowered mask: kind 0 full, 1 spans, 2 bits, 3 bytes; query rows [begin, end)."""
+
+    def __init__(self, kind: int, rows: View | None, width: int, begin: int, end: int) -> None: ...
+
+def attend(
+    target: str,
+    threads: int,
+    query: View,
+    key: View,
+    value: View,
+    out: View,
+    max: Array | None,
+    sum: Array | None,
+    lse: Array | None,
+    sizes: Sizes,
+    band: Band,
+    scale: float,
+) -> None: ...
+def weights(
+    target: str,
+    threads: int,
+    query: View,
+    key: View,
+    out: View,
+    max: Array,
+    sum: Array,
+    sizes: Sizes,
+    band: Band,
+    scale: float,
+    begin: int,
+    end: int,
+) -> None: ...
+def count_tiles(target: str, key: View, sizes: Sizes, band: Band) -> tuple[int, int, int]: ...
+def kernel(target: str, d: int, dv: int) -> tuple[int, int, int]: ...
+def targets() -> list[tuple[str, bool, str]]: ...

@@ -1,0 +1,34 @@
+"""In a fresh interpreter: importing regard imports NumPy and the standard library, and nothing else."""
+
+import subprocess
+import sys
+
+import regard as rg
+
+EXTRAS = ["torch", "jax", "typer", "rich", "safetensors", "tokenizers", "onnx", "transformers", "matplotlib"]
+
+
+def loaded(code):
+    """Which of EXTRAS are in sys.modules after ``code``, in a new interpreter."""
+    script = f"{code}\nimport sys\nprint(*[m for m in {EXTRAS} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_import_loads_no_extra():
+    assert loaded("import regard; regard.plan; regard.reference.attention") == []
+
+
+def test_this_test_can_fail():
+    assert loaded("import regard, rich") == ["rich"]
+
+
+def test_public_names():
+    public = {name for name in vars(rg) if not name.startswith("_")}
+    packages = {"masks", "numerics", "models", "viz", "cli", "state"}  # submodules, seen once imported
+    assert public - packages == {
+        "AlignmentError", "AttentionState", "Causal", "DTypeError", "Dense", "Empty", "ForwardResult", "Full",
+        "KeyLengths", "Mask", "MaskError", "RegardError", "ShapeError", "UnsupportedError", "Window", "attention",
+        "attention_forward", "config", "merge_states", "plan", "reference",
+    }  # fmt: skip
+    assert rg.__version__.count(".") == 2

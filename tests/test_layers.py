@@ -1,0 +1,72 @@
+"""The import rule: a module imports only from layers below its own, and a module without a layer fails."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import regard
+
+LAYERS = [
+    ["_errors", "_types", "_native"],  # the extension imports nothing of regard's
+    ["masks", "numerics"],
+    ["_arrays", "_runtime"],
+    ["_plan"],
+    ["_engine", "state"],
+    ["reference"],
+    ["_attention"],
+    ["models"],
+    ["viz"],
+    ["cli"],
+]
+RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}
+
+
+def imports(node):
+    """Absolute names that a statement imports; relative imports stay inside a package by ruff's TID252."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
+
+
+def wrong_way(root):
+    for path in sorted(root.rglob("*.py")):
+        here = path.relative_to(root).parts[0].removesuffix(".py")
+        if here == "__init__":
+            continue
+        if here not in RANK:
+            yield f"{path.relative_to(root)} has no layer"
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            for name in imports(node):
+                there = (name.split(".") + [""])[1]
+                if name.split(".")[0] == "regard" and there != here and RANK.get(there, 99) >= RANK[here]:
+                    yield f"{path.relative_to(root)} may not import {name}"
+
+
+def test_every_import_points_down():
+    assert list(wrong_way(Path(regard.__file__).parent)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "found"),
+    [
+        ("masks/x.py", "from regard._plan import Plan", "masks/x.py may not import regard._plan.Plan"),
+        ("_plan.py", "import regard.state", "_plan.py may not import regard.state"),
+        ("state.py", "from regard import Causal", "state.py may not import regard.Causal"),
+        ("masks/x.py", "from regard import numerics", "masks/x.py may not import regard.numerics"),
+        ("newcomer.py", "", "newcomer.py has no layer"),
+    ],
+)
+def test_the_rule_can_say_no(tmp_path, path, line, found):
+    (tmp_path / path).parent.mkdir(exist_ok=True)
+    (tmp_path / path).write_text(line + "\n")
+    (tmp_path / "_plan2").mkdir()
+    assert list(wrong_way(tmp_path)) == [found]
+
+
+def test_no_python_file_is_over_400_lines():
+    root = Path(regard.__file__).parent
+    long = {str(p.relative_to(root)): n for p in root.rglob("*.py") if (n := len(p.read_text().splitlines())) > 400}
+    assert long == {}
