@@ -10,27 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-tokenizers = pytest.importorskip("tokenizers")
+pytest.importorskip("tokenizers")
 pytest.importorskip("safetensors")
 
-from regard import RegardError, ShapeError, UnsupportedError, models  # noqa: E402
-from regard.models import _folder, bert  # noqa: E402
+from regard import RegardError, ShapeError, UnsupportedError, models
+from regard.models import _folder, bert
+from tiny_bert import (
+    VOCABULARY,
+    plain_encoder,
+    random_tensors,
+    write_config,
+    write_safetensors,
+    write_tokenizer,
+)
 
 STORED = json.loads((Path(__file__).parent / "data" / "bert_values.json").read_text(encoding="utf-8"))
-WORDS = ["the", "animal", "was", "too", "tired", "token", "##ization", "didn", "'", "t", ".", "cafe"]
-VOCABULARY = {word: index for index, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
-CONFIG = {
-    "model_type": "bert",
-    "hidden_act": "gelu",
-    "vocab_size": len(VOCABULARY),
-    "max_position_embeddings": 12,
-    "type_vocab_size": 2,
-    "hidden_size": 12,
-    "num_attention_heads": 3,
-    "num_hidden_layers": 2,
-    "intermediate_size": 20,
-    "layer_norm_eps": 1e-3,
-}
 
 
 # --- the real model -------------------------------------------------------------------------------
@@ -100,143 +94,45 @@ def test_gelu_keeps_nan_to_itself():
 # --- a small model made here ----------------------------------------------------------------------
 
 
-def _shapes():
-    width, inner = CONFIG["hidden_size"], CONFIG["intermediate_size"]
-    yield "embeddings.word_embeddings.weight", (CONFIG["vocab_size"], width)
-    yield "embeddings.position_embeddings.weight", (CONFIG["max_position_embeddings"], width)
-    yield "embeddings.token_type_embeddings.weight", (CONFIG["type_vocab_size"], width)
-    norms = ["embeddings"]
-    for layer in (f"encoder.layer.{n}" for n in range(CONFIG["num_hidden_layers"])):
-        dense = {f"attention.self.{part}": (width, width) for part in ("query", "key", "value")}
-        dense["attention.output.dense"] = (width, width)
-        dense["intermediate.dense"], dense["output.dense"] = (inner, width), (width, inner)
-        for name, shape in dense.items():
-            yield f"{layer}.{name}.weight", shape
-            yield f"{layer}.{name}.bias", shape[:1]
-        norms += [f"{layer}.attention.output", f"{layer}.output"]
-    for name in norms:
-        yield f"{name}.LayerNorm.weight", (width,)
-        yield f"{name}.LayerNorm.bias", (width,)
-
-
-def _random_tensors():
-    random = np.random.default_rng(5)
-    return {name: random.normal(0, 0.5, shape).astype(np.float32) for name, shape in _shapes()}
-
-
-def _write_safetensors(path, tensors, dtype="F32"):
-    """Write header size in 8 bytes, header, data: by hand, because safetensors.numpy knows no bfloat16."""
-    header, data = {}, b""
-    for name, array in tensors.items():
-        raw = {
-            "F32": lambda a: a.tobytes(),
-            "F16": lambda a: a.astype(np.float16).tobytes(),
-            "BF16": lambda a: (a.view(np.uint32) >> 16).astype(np.uint16).tobytes(),
-            "I32": lambda a: a.astype(np.int32).tobytes(),
-        }[dtype](array)
-        span = [len(data), len(data) + len(raw)]
-        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": span}
-        data += raw
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
-
-
-def _write_tokenizer(path):
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(VOCABULARY, unk_token="[UNK]"))
-    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    special = [(name, VOCABULARY[name]) for name in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=special
-    )
-    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
-    tokenizer.enable_truncation(6)  # as real folders have it; the encoder must not cut
-    tokenizer.enable_padding(length=10)
-    tokenizer.save(str(path))
-
-
-def _write_config(folder, **changes):
-    config = {**CONFIG, **changes}
-    config = {name: value for name, value in config.items() if value is not ...}
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-
-
 @pytest.fixture
 def folder(tmp_path):
-    _write_config(tmp_path)
-    _write_safetensors(tmp_path / "model.safetensors", _random_tensors())
-    _write_tokenizer(tmp_path / "tokenizer.json")
+    write_config(tmp_path)
+    write_safetensors(tmp_path / "model.safetensors", random_tensors())
+    write_tokenizer(tmp_path / "tokenizer.json")
     return tmp_path
-
-
-def _plain_encoder(tensors, ids):
-    """Hidden states and weights in float64, one head, one query at a time."""
-    w = {name: tensor.astype(np.float64) for name, tensor in tensors.items()}
-    width, heads = CONFIG["hidden_size"], CONFIG["num_attention_heads"]
-    size = width // heads
-
-    def norm(x, name):
-        mean, var = x.mean(1, keepdims=True), x.var(1, keepdims=True)
-        x = (x - mean) / np.sqrt(var + CONFIG["layer_norm_eps"])
-        return x * w[f"{name}.LayerNorm.weight"] + w[f"{name}.LayerNorm.bias"]
-
-    def dense(x, name):
-        return np.einsum("si,oi->so", x, w[f"{name}.weight"]) + w[f"{name}.bias"]
-
-    rows = [w["embeddings.word_embeddings.weight"][i] for i in ids]
-    x = np.array(rows) + w["embeddings.position_embeddings.weight"][: len(ids)]
-    x = norm(x + w["embeddings.token_type_embeddings.weight"][0], "embeddings")
-    hidden, weights = [x], []
-    for n in range(CONFIG["num_hidden_layers"]):
-        layer = f"encoder.layer.{n}"
-        q, k, v = (dense(x, f"{layer}.attention.self.{part}") for part in ("query", "key", "value"))
-        mixed, shares = np.zeros_like(x), np.zeros((heads, len(x), len(x)))
-        for h in range(heads):
-            part = slice(h * size, (h + 1) * size)
-            for i in range(len(x)):
-                e = np.exp([q[i, part] @ k[j, part] / math.sqrt(size) for j in range(len(x))])
-                shares[h, i] = e / e.sum()
-                mixed[i, part] = shares[h, i] @ v[:, part]
-        x = norm(x + dense(mixed, f"{layer}.attention.output.dense"), f"{layer}.attention.output")
-        inner = dense(x, f"{layer}.intermediate.dense")
-        inner = np.vectorize(lambda a: a * (1 + math.erf(a / math.sqrt(2))) / 2)(inner)
-        x = norm(x + dense(inner, f"{layer}.output.dense"), f"{layer}.output")
-        hidden.append(x)
-        weights.append(shares)
-    return np.array(hidden), np.array(weights)
 
 
 def _assert_computes(folder, tensors):
     encoder = models.load(folder)
     ids = encoder.encode("The animal was too tired.").ids
     trace = encoder.forward(ids)
-    hidden, weights = _plain_encoder(tensors, ids)
+    hidden, weights = plain_encoder(tensors, ids)
     # Values of order 1 through two layers in float32: some tens of roundings of 6e-8.
     assert np.abs(np.stack(trace.hidden) - hidden).max() < 1e-5
     assert np.abs(trace.weights() - weights).max() < 5e-6
 
 
 def test_equals_plain_encoder(folder):
-    _assert_computes(folder, _random_tensors())
-    changed = {**_random_tensors(), "encoder.layer.1.output.dense.bias": np.zeros(12, np.float32)}
+    _assert_computes(folder, random_tensors())
+    changed = {**random_tensors(), "encoder.layer.1.output.dense.bias": np.zeros(12, np.float32)}
     with pytest.raises(AssertionError):
         _assert_computes(folder, changed)
 
 
 def test_old_names_and_prefix(folder):
-    tensors = _random_tensors()
+    tensors = random_tensors()
     old = {
         "bert." + name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): tensor
         for name, tensor in tensors.items()
     }
-    _write_safetensors(folder / "model.safetensors", {**old, "cls.predictions.bias": np.zeros(3, np.float32)})
+    write_safetensors(folder / "model.safetensors", {**old, "cls.predictions.bias": np.zeros(3, np.float32)})
     _assert_computes(folder, tensors)
 
 
 @pytest.mark.parametrize("dtype", ["F16", "BF16"])
 def test_half_precision_files(folder, dtype):
-    tensors = _random_tensors()
-    _write_safetensors(folder / "model.safetensors", tensors, dtype)
+    tensors = random_tensors()
+    write_safetensors(folder / "model.safetensors", tensors, dtype)
     if dtype == "F16":
         rounded = {name: t.astype(np.float16).astype(np.float32) for name, t in tensors.items()}
     else:
@@ -305,15 +201,15 @@ def test_no_folder(tmp_path):
     ids=str,
 )
 def test_config_that_does_not_fit(folder, change, kind, message):
-    _write_config(folder, **change)
+    write_config(folder, **change)
     with pytest.raises(kind, match=message):
         models.load(folder)
 
 
 def test_missing_tensor_names_the_nearest(folder):
-    tensors = _random_tensors()
+    tensors = random_tensors()
     tensors["encoder.layer.1.output.densa.bias"] = tensors.pop("encoder.layer.1.output.dense.bias")
-    _write_safetensors(folder / "model.safetensors", tensors)
+    write_safetensors(folder / "model.safetensors", tensors)
     with pytest.raises(
         models.ModelError, match=r"no tensor encoder.layer.1.output.dense.bias; nearest: .*densa"
     ):
@@ -321,7 +217,7 @@ def test_missing_tensor_names_the_nearest(folder):
 
 
 def test_integer_weights_are_refused(folder):
-    _write_safetensors(folder / "model.safetensors", _random_tensors(), "I32")
+    write_safetensors(folder / "model.safetensors", random_tensors(), "I32")
     with pytest.raises(UnsupportedError, match="is I32"):
         models.load(folder)
 
@@ -383,6 +279,7 @@ assert not {{"torch", "transformers", "jax"}} & set(sys.modules)
         ("the animal was tired", "ANIMAL", [2]),
         ("the animal", "the", [1]),
         ("the the the", "the#3", [3]),
+        ("the animal animal#2", "animal#2", [3, 4, 5]),
         ("the tokenization was", "tokenization", [2, 3]),
         ("the animal didn't", "didn't", [3, 4, 5]),
         ("the animal was tired", "animal was", [2, 3]),
@@ -395,7 +292,16 @@ def test_find(folder, text, name, positions):
     encoder = models.load(folder)
     word = encoder.find(encoder.encode(text), name)
     assert list(word.positions) == positions
-    assert word.name == name.partition("#")[0]
+
+
+def test_find_starts_where_a_word_starts(folder):
+    encoder = models.load(folder)
+    encoded = replace(
+        encoder.encode("was too tired"), words=[None, 0, 1, 1, None]
+    )  # "tired" ends a longer word
+    assert encoder.find(encoded, "was").positions == range(1, 2)
+    with pytest.raises(RegardError, match="no word 'tired'"):
+        encoder.find(encoded, "tired")
 
 
 @pytest.mark.parametrize("name", ["token", "##ization", "☕", "animal#0", "", "the was"])

@@ -71,7 +71,19 @@ def test_bands_say_what_the_formula_says(case, band_rows, max_spans):
     mask, geometry = case
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_lower, "MAX_SPANS", max_spans)
-        assert_lowers(lower(mask, geometry, band_rows), mask, geometry)
+        assert_lowers(lower(mask, geometry, band_rows=band_rows), mask, geometry)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(dense=True), st.integers(1, 8), st.data())
+def test_some_rows_lower_to_their_part_of_the_whole(case, band_rows, data):
+    mask, geometry = case
+    start, stop = sorted(data.draw(st.integers(0, geometry.queries)) for _ in "ab")
+    bands = list(lower(mask, geometry, slice(start, stop), band_rows))
+    assert [band.rows.start for band in bands] + [stop] == [start] + [band.rows.stop for band in bands]
+    want = np.broadcast_to(formula(mask, geometry), geometry.shape)
+    for band in bands:
+        assert_same(decode(band, geometry), want[..., band.rows, :])
 
 
 @settings(max_examples=100, deadline=None)
@@ -87,7 +99,9 @@ def test_bits_that_are_cut_short_say_the_same(case, band_bytes, chunk_bytes, min
         assert_lowers(bands, mask, geometry)
     for band in bands:
         if band.kind == "bits":
-            assert band.data.nbytes <= band_bytes or band.rows.stop - band.rows.start <= min_rows
+            rows = band.rows.stop - band.rows.start
+            assert band.data.nbytes <= band_bytes or rows <= min_rows
+            assert rows >= min_rows or band is bands[-1]
 
 
 @given(geometries(), GENERATORS)
@@ -127,6 +141,7 @@ def test_a_view_keeps_strides():
         (Causal() & Dense(np.ones((20, 40), bool)), "bits", (1, 1, 20, 5)),
         (~Dense(np.ones((2, 1, 1, 40), bool)), "bits", (2, 1, 20, 5)),
         (Causal() | Dense(np.ones((1, 3, 20, 1), bool)), "bits", (1, 3, 20, 5)),
+        (~Dense(np.eye(20, 1, dtype=bool)), "bits", (1, 1, 20, 5)),
         (Dense(np.ones((2, 1, 1, 40), bool)), "bytes", (2, 1, 1, 40)),
         (Dense(np.ones((20, 1), bool)), "bytes", (1, 1, 20, 1)),
     ],
@@ -186,6 +201,12 @@ def test_an_empty_batch_lowers(mask):
 def test_bands_are_cut_at_the_default():
     bands = list(lower(Causal(), Geometry((), 1, 2 * BAND_ROWS + 1, 64)))
     assert [band.rows.stop for band in bands] == [BAND_ROWS, 2 * BAND_ROWS, 2 * BAND_ROWS + 1]
+
+
+@pytest.mark.parametrize("mask", [None, Full()])
+def test_no_mask_is_one_band(mask):
+    (band,) = lower(mask, Geometry((), 1, 2 * BAND_ROWS + 1, 64))
+    assert (band.rows, band.kind) == (slice(0, 2 * BAND_ROWS + 1), "full")
 
 
 def test_a_band_of_bits_stays_under_its_size_and_so_do_temporaries():

@@ -21,6 +21,7 @@ TEXT = "The animal didn't cross the street because it was too tired."
 HOSTILE = [
     "[CLS]",
     "</script><script>alert(1)</script>",
+    "</script >",
     "<img src=x onerror=alert(1)>",
     "<!--",
     "a\u2028b\u2029c",
@@ -55,10 +56,12 @@ def _rows(out):
     return [(int(layer), int(head), token, float(weight)) for layer, head, token, weight in found]
 
 
+def _script(page):
+    return re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)[1]
+
+
 def _data(page):
-    return json.loads(
-        re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)[1]
-    )
+    return json.loads(_script(page))
 
 
 def _weights(data):
@@ -236,8 +239,8 @@ def test_what_is_printed_cannot_command_the_terminal(regard):
     assert printable("a\x1b[2J\u202eb\n漢é") == "a\\x1b[2J\\u202eb\\n漢é"
     _, out, _ = regard("view", "--word", "it\u202e", "-o", "a\x1b[2J.html")
     assert "\\u202e" in out
-    _, _, err = regard("view", "--word", "\x1b[2Jx")
-    assert "\\x1b[2Jx" in err
+    _, _, err = regard("view", "--model", "\x1b[2Jx")
+    assert "\\x1b[2Jx is not a folder" in err
     assert not {"\x1b", "\u202e"} & set(out + err)
 
 
@@ -292,6 +295,7 @@ def test_hostile_tokens_are_data():
         HOSTILE, _random_weights(1, 1, len(HOSTILE)), title="<b>{{data}}</b>", text="".join(HOSTILE)
     )
     data = _data(page)
+    assert not set("<>&") & set(_script(page))
     assert data["tokens"] == HOSTILE
     assert data["title"] == "<b>{{data}}</b>"
     assert _Tags(page).tags == _Tags(plain).tags
@@ -316,6 +320,12 @@ def test_page_is_closed():
 def test_weights_of_the_wrong_shape(shape):
     with pytest.raises(ShapeError, match="for 3 tokens"):
         viz.render_page(["a", "b", "c"], np.zeros(shape), title="", text="")
+
+
+@pytest.mark.parametrize("wrong", [np.nan, -0.1, 1.1])
+def test_what_is_no_weight(wrong):
+    with pytest.raises(RegardError, match=r"attention weights are in \[0, 1\]"):
+        viz.render_page(["a"], np.full((1, 1, 1, 1), wrong), title="", text="")
 
 
 # --- writing --------------------------------------------------------------------------------------

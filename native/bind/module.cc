@@ -154,25 +154,31 @@ void weigh_arrays(const std::string& target, int threads, const View& query, con
 
 NB_MODULE(_native, m) {
   using namespace regard;
-  nb::class_<View>(m, "View").def(nb::init<nb::handle, nb::handle, ptrdiff_t, ptrdiff_t, bool>(), "array"_a,
-                                  "heads"_a, "row"_a, "col"_a, "writable"_a = false);
-  nb::class_<Sizes>(m, "Sizes").def(nb::init<int64_t, int64_t, int64_t, int, int>(), "heads"_a, "queries"_a,
-                                    "keys"_a, "d"_a, "dv"_a);
-  nb::class_<Band>(m, "Band").def(nb::init<int, const View*, int, int64_t, int64_t>(), "kind"_a,
-                                  "rows"_a.none(), "width"_a, "begin"_a, "end"_a, nb::keep_alive<1, 3>());
-  m.def("attend", &attend_arrays, "target"_a, "threads"_a, "query"_a, "key"_a, "value"_a, "out"_a,
-        "max"_a.none(), "sum"_a.none(), "lse"_a.none(), "sizes"_a, "band"_a, "scale"_a);
-  m.def("weights", &weigh_arrays, "target"_a, "threads"_a, "query"_a, "key"_a, "out"_a, "max"_a, "sum"_a,
-        "sizes"_a, "band"_a, "scale"_a, "begin"_a, "end"_a);
-  m.def("count_tiles", [](const std::string& target, const View& key, const Sizes& sizes, const Band& band) {
-    const Problem p = make_problem(key, key, key, sizes, band, 0);
-    const TileCount n = count_tiles(engine_of(target), p);
-    return std::make_tuple(n.visited, n.partial, n.skipped);
-  }, "target"_a, "key"_a, "sizes"_a, "band"_a);
-  m.def("kernel", [](const std::string& target, int d, int dv) {
-    const Engine& engine = engine_of(target);
-    return std::make_tuple(kBlockRows, engine.tile_keys(d, dv), engine.scratch_bytes(d, dv));
-  }, "target"_a, "d"_a, "dv"_a);
+  nb::class_<View>(m, "View").def(nb::init<nb::handle, nb::handle, ptrdiff_t, ptrdiff_t, bool>(), "array"_a, "heads"_a,
+                                  "row"_a, "col"_a, "writable"_a = false);
+  nb::class_<Sizes>(m, "Sizes")
+      .def(nb::init<int64_t, int64_t, int64_t, int, int>(), "heads"_a, "queries"_a, "keys"_a, "d"_a, "dv"_a);
+  nb::class_<Band>(m, "Band").def(nb::init<int, const View*, int, int64_t, int64_t>(), "kind"_a, "rows"_a.none(),
+                                  "width"_a, "begin"_a, "end"_a, nb::keep_alive<1, 3>());
+  m.def("attend", &attend_arrays, "target"_a, "threads"_a, "query"_a, "key"_a, "value"_a, "out"_a, "max"_a.none(),
+        "sum"_a.none(), "lse"_a.none(), "sizes"_a, "band"_a, "scale"_a);
+  m.def("weights", &weigh_arrays, "target"_a, "threads"_a, "query"_a, "key"_a, "out"_a, "max"_a, "sum"_a, "sizes"_a,
+        "band"_a, "scale"_a, "begin"_a, "end"_a);
+  m.def(
+      "count_tiles",
+      [](const std::string& target, const View& key, const Sizes& sizes, const Band& band) {
+        const Problem p = make_problem(key, key, key, sizes, band, 0);
+        const TileCount n = count_tiles(engine_of(target), p);
+        return std::make_tuple(n.visited, n.partial, n.skipped);
+      },
+      "target"_a, "key"_a, "sizes"_a, "band"_a);
+  m.def(
+      "kernel",
+      [](const std::string& target, int d, int dv) {
+        const Engine& engine = engine_of(target);
+        return std::make_tuple(kBlockRows, engine.tile_keys(d, dv), engine.scratch_bytes(d, dv));
+      },
+      "target"_a, "d"_a, "dv"_a);
   m.def("targets", [] {
     std::vector<std::tuple<std::string, bool, std::string>> all;
     for (const Target& t : targets()) all.emplace_back(t.table->name, t.usable, t.why);

@@ -72,9 +72,8 @@ Outcome attend(const Engine& engine, const Problem& p, int threads, const Poll& 
 }
 
 Outcome weights(const Engine& engine, const Problem& p, int64_t begin, int64_t end, int threads, const Poll& poll) {
-  return for_each_block(engine, p, threads, poll, [&](const Block& block, char* scratch) {
-    engine.weights(p, block, begin, end, scratch);
-  });
+  return for_each_block(engine, p, threads, poll,
+                        [&](const Block& block, char* scratch) { engine.weights(p, block, begin, end, scratch); });
 }
 
 TileCount count_tiles(const Engine& engine, const Problem& p) {

@@ -23,7 +23,7 @@ struct Flags {
 // Calls f(begin, end) for each span of the row, clipped to the tile and relative to it, in ascending order.
 template <class F>
 void each_span(const Mask& mask, int64_t head, int64_t query, int64_t first, int count, F f) {
-  const auto* span = reinterpret_cast<const int64_t(*)[2]>(row_of(mask, head, query));
+  const auto* span = reinterpret_cast<const int64_t (*)[2]>(row_of(mask, head, query));
   for (int s = 0; s < mask.width; ++s) {
     const int64_t begin = std::max<int64_t>(span[s][0] - first, 0);
     const int64_t end = std::min<int64_t>(span[s][1] - first, count);
@@ -96,7 +96,7 @@ Range hull(const Problem& p, const Block& block) {
   if (p.mask.kind != Mask::kSpans) return {0, p.keys};
   Range all{p.keys, 0};
   for (int r = 0; r < block.rows; ++r) {
-    const auto* span = reinterpret_cast<const int64_t(*)[2]>(row_of(p.mask, block.head[r], block.query[r]));
+    const auto* span = reinterpret_cast<const int64_t (*)[2]>(row_of(p.mask, block.head[r], block.query[r]));
     for (int s = 0; s < p.mask.width; ++s) {
       if (span[s][0] >= span[s][1]) continue;
       all.begin = std::min(all.begin, span[s][0]);

@@ -3,8 +3,8 @@
 
 // x = n ln 2 + r with |r| <= ln 2 / 2, ln 2 in two parts whose first times any |n| < 2^15 is exact (Cody & Waite
 // 1980). The polynomial is the degree-6 minimax of e^r with its first two terms held at 1, so that exp(0) = 1
-// exactly; its relative error is 3.1e-9. Below -87, where the result leaves the normal numbers, it is exactly 0; exp(-inf)
-// with it. Error: 1 ulp (tests/native).
+// exactly; its relative error is 3.1e-9. Below -87, where the result leaves the normal numbers, it is exactly 0;
+// exp(-inf) with it. Error: 1 ulp (tests/native).
 template <class N>
 typename N::V exp(typename N::V x) {
   typedef typename N::V V;

@@ -20,8 +20,8 @@ inline T load_any(const char* p) {  // p need not be aligned
 template <class T>
 Rows<T> pack_rows(const Input& in, int64_t head, int64_t first, int count, int width, T* copy) {
   const char* from = in.data + in.head[head] + first * in.row;
-  const bool in_place = in.col == sizeof(T) && in.row % sizeof(T) == 0 &&
-                        reinterpret_cast<uintptr_t>(from) % alignof(T) == 0;
+  const bool in_place =
+      in.col == sizeof(T) && in.row % sizeof(T) == 0 && reinterpret_cast<uintptr_t>(from) % alignof(T) == 0;
   if (in_place) return {reinterpret_cast<const T*>(from), in.row / static_cast<ptrdiff_t>(sizeof(T))};
   for (int r = 0; r < count; ++r) {
     for (int c = 0; c < width; ++c) copy[r * ptrdiff_t(width) + c] = load_any<T>(from + r * in.row + c * in.col);

@@ -37,8 +37,8 @@ inline void product_tile(const typename N::T* a, ptrdiff_t a_row, ptrdiff_t a_st
 
 // The same for any number of rows: whole register tiles, then one smaller. done(r, c, sum) sees r in [0, rows).
 template <class N, int C, class Done>
-inline void product(const typename N::T* a, ptrdiff_t a_row, ptrdiff_t a_step, const typename N::T* b, int rows,
-                    int n, Done done) {
+inline void product(const typename N::T* a, ptrdiff_t a_row, ptrdiff_t a_step, const typename N::T* b, int rows, int n,
+                    Done done) {
   int r0 = 0;
   const auto shifted = [&](int r, int c, typename N::V x) { done(r0 + r, c, x); };
   for (; r0 + N::kRows <= rows; r0 += N::kRows) {
@@ -46,10 +46,15 @@ inline void product(const typename N::T* a, ptrdiff_t a_row, ptrdiff_t a_step, c
   }
   static_assert(N::kRows <= 6, "every remainder has its case");
   switch (rows - r0) {
-    case 1: return product_tile<N, 1, C>(a + r0 * a_row, a_row, a_step, b, n, shifted);
-    case 2: return product_tile<N, 2, C>(a + r0 * a_row, a_row, a_step, b, n, shifted);
-    case 3: return product_tile<N, 3, C>(a + r0 * a_row, a_row, a_step, b, n, shifted);
-    case 4: return product_tile<N, 4, C>(a + r0 * a_row, a_row, a_step, b, n, shifted);
-    case 5: return product_tile<N, 5, C>(a + r0 * a_row, a_row, a_step, b, n, shifted);
+    case 1:
+      return product_tile<N, 1, C>(a + r0 * a_row, a_row, a_step, b, n, shifted);
+    case 2:
+      return product_tile<N, 2, C>(a + r0 * a_row, a_row, a_step, b, n, shifted);
+    case 3:
+      return product_tile<N, 3, C>(a + r0 * a_row, a_row, a_step, b, n, shifted);
+    case 4:
+      return product_tile<N, 4, C>(a + r0 * a_row, a_row, a_step, b, n, shifted);
+    case 5:
+      return product_tile<N, 5, C>(a + r0 * a_row, a_row, a_step, b, n, shifted);
   }
 }

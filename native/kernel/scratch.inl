@@ -8,14 +8,14 @@ struct Scratch {
   static constexpr int kPanels = kBlockRows / kPanel;
   static_assert(kBlockRows % kPanel == 0, "panels tile the block");
 
-  T* query;    // [panel][d][lane]: the transposed queries
-  T* out;      // [panel][dv][lane]: the transposed output, not yet divided
-  T* scores;   // [key][lane]: one panel, scores and then weights
-  T* max;      // [row]
-  T* sum;      // [row]
-  T* shrink;   // [lane]: what the last fold says of the output so far
-  T* key;      // [key][d]: a key tile whose rows are not contiguous
-  T* value;    // [key][dv]: the same, or a copy with its non-finite elements zeroed
+  T* query;        // [panel][d][lane]: the transposed queries
+  T* out;          // [panel][dv][lane]: the transposed output, not yet divided
+  T* scores;       // [key][lane]: one panel, scores and then weights
+  T* max;          // [row]
+  T* sum;          // [row]
+  T* shrink;       // [lane]: what the last fold says of the output so far
+  T* key;          // [key][d]: a key tile whose rows are not contiguous
+  T* value;        // [key][dv]: the same, or a copy with its non-finite elements zeroed
   int (*runs)[2];  // dropped key ranges of one row
   size_t bytes;
 
@@ -36,6 +36,12 @@ struct Scratch {
   }
 
  private:
-  template <class P> struct Plain { typedef P type; };
-  template <class P> struct Plain<P&> { typedef P type; };
+  template <class P>
+  struct Plain {
+    typedef P type;
+  };
+  template <class P>
+  struct Plain<P&> {
+    typedef P type;
+  };
 };

@@ -17,9 +17,7 @@ struct F32 {
   static V max(V a, V b) { return _mm512_max_ps(a, b); }  // b where either is NaN
   static V round(V x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   // y where a < b, else n; a NaN compares false.
-  static V select_less(V a, V b, V y, V n) {
-    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), n, y);
-  }
+  static V select_less(V a, V b, V y, V n) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), n, y); }
   // x * 2^n for integral n.
   static V scale2(V x, V n) { return _mm512_scalef_ps(x, n); }
 };

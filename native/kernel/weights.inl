@@ -3,8 +3,8 @@
 // pass: the same scores bit for bit, so that weights . v is the output to rounding, at any size of the scores.
 
 template <class N, int C>
-void weigh_panel(const Problem& p, const Block& block, int first_row, int rows, int64_t first, int count,
-                 int64_t begin, const Rows<typename N::T>& key, Scratch<N>& s) {
+void weigh_panel(const Problem& p, const Block& block, int first_row, int rows, int64_t first, int count, int64_t begin,
+                 const Rows<typename N::T>& key, Scratch<N>& s) {
   typedef typename N::V V;
   constexpr int kPanel = Scratch<N>::kPanel;
   scores<N, C>(key, 0, count, s.query + ptrdiff_t(first_row / kPanel) * p.d * kPanel, p.d, p.scale, s.scores);

@@ -24,8 +24,14 @@ struct Table {
   Engine float32;
 };
 
-namespace scalar { extern const Table kTable; }
-namespace avx2 { extern const Table kTable; }
-namespace avx512 { extern const Table kTable; }
+namespace scalar {
+extern const Table kTable;
+}
+namespace avx2 {
+extern const Table kTable;
+}
+namespace avx512 {
+extern const Table kTable;
+}
 
 }  // namespace regard

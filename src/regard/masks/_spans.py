@@ -37,8 +37,8 @@ class RowSpans:
     @classmethod
     def from_ranges(cls, begin: IntArray | int, end: IntArray | int, keys: int) -> RowSpans:
         """One range per row, clipped to ``[0, keys]``; empty where ``end <= begin``."""
-        begin, end = np.broadcast_arrays(np.clip(begin, 0, keys), np.clip(end, 0, keys))
-        return _from_edges(np.stack([begin, np.maximum(begin, end)], axis=-1), keys)
+        ends = np.broadcast_arrays(np.clip(begin, 0, keys), np.clip(end, 0, keys))
+        return _from_edges(np.stack(ends, axis=-1), keys)
 
     @property
     def width(self) -> int:
@@ -85,7 +85,7 @@ def _overlap(a: RowSpans, b: RowSpans, depth: int) -> RowSpans:
 
 
 def _from_edges(edges: IntArray, keys: int) -> RowSpans:
-    """Bring ascending edges ``(..., rows, 2 * slots)`` to normal form: no empty ranges, least width."""
+    """Bring sorted ranges, as edges ``(..., rows, 2 * slots)``, to normal form; ``end <= begin`` is empty."""
     pairs = edges.reshape(*edges.shape[:-1], edges.shape[-1] // 2, 2)
     used = pairs[..., :1] < pairs[..., 1:]
     width = int(np.max(np.sum(used, axis=(-2, -1)), initial=0))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from regard._errors import RegardError, ShapeError
 
+_ROUNDING = 1e-4  # the only weight of a row may come out a little over 1
 _FINE_UP_TO = 128  # tokens: above, one byte per weight keeps the page loadable
 
 
@@ -56,6 +57,9 @@ def render_page(
             f"weights have shape {weights.shape} for {size} tokens; they must be "
             f"(layers, heads, {size}, {size}), none of them 0"
         )
+    low, high = float(weights.min()), float(weights.max())
+    if not (low >= 0 and high <= 1 + _ROUNDING):
+        raise RegardError(f"weights run from {low} to {high}; attention weights are in [0, 1]")
     bits = 16 if size <= _FINE_UP_TO else 8
     data = {
         "title": title,
@@ -103,7 +107,8 @@ def write_page(path: str | os.PathLike[str], page: str) -> None:
 def _roots(weights: npt.NDArray[Any], bits: int) -> bytes:
     top = 2**bits - 1
     steps = np.rint(np.sqrt(weights, dtype=np.float32) * top).clip(0, top)
-    return bytes(steps.astype(f"<u{bits // 8}").data)
+    raw: bytes = steps.astype(f"<u{bits // 8}").tobytes()
+    return raw
 
 
 def _script_json(data: object) -> str:

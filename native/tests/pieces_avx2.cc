@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#define REGARD_TARGET avx2
+#define REGARD_VEC "vec_avx2.inl"
+#include <immintrin.h>
+#define kTable kTableUnderTest
+#include "kernel.inl"
+#include "check.h"
+#include "pieces.inl"

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole problems through the entry points, against a few lines of float64, and against themselves bit for bit.
+#include <math.h>
+#include <string.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "attend.h"
+#include "check.h"
+#include "cpu.h"
+#include "schedule.h"
+
+namespace regard {
+namespace {
+
+using Floats = std::vector<float>;
+
+struct Case {
+  int heads, group, queries, keys, d, dv;
+  Mask::Kind kind;
+};
+
+// Owns what a Problem refers to.
+struct Setting {
+  Case c;
+  Floats q, k, v, out, max, sum, lse;
+  std::vector<int64_t> qh, kh, vh, oh, mh;
+  std::vector<char> kept;        // (query, key), what the mask means
+  std::vector<char> mask_bytes;  // its lowered form
+  Problem p{};
+
+  Setting(const Case& n, uint32_t seed) : c(n) {
+    std::mt19937 rng(seed);
+    std::normal_distribution<float> normal;
+    const int kv = n.heads / n.group;
+    const auto fill = [&](Floats& x, size_t count) {
+      x.resize(count);
+      for (float& y : x) y = normal(rng);
+    };
+    fill(q, size_t(n.heads) * n.queries * n.d);
+    fill(k, size_t(kv) * n.keys * n.d);
+    fill(v, size_t(kv) * n.keys * n.dv);
+    out.assign(size_t(n.heads) * n.queries * n.dv, NAN);
+    max.assign(size_t(n.heads) * n.queries, NAN);
+    sum = lse = max;
+    for (int h = 0; h < n.heads; ++h) {
+      qh.push_back(int64_t(h) * n.queries * n.d * 4);
+      kh.push_back(int64_t(h / n.group) * n.keys * n.d * 4);
+      vh.push_back(int64_t(h / n.group) * n.keys * n.dv * 4);
+      oh.push_back(int64_t(h) * n.queries * n.dv * 4);
+      mh.push_back(0);
+    }
+    lower(rng);
+    p.query = {bytes(q), qh.data(), n.d * 4, 4};
+    p.key = {bytes(k), kh.data(), n.d * 4, 4};
+    p.value = {bytes(v), vh.data(), n.dv * 4, 4};
+    p.out = {reinterpret_cast<char*>(out.data()), oh.data(), n.dv * 4, 4};
+    p.stats = {max.data(), sum.data(), lse.data()};
+    p.heads = n.heads;
+    p.queries = n.queries;
+    p.keys = n.keys;
+    p.row_begin = 0;
+    p.row_end = n.queries;
+    p.d = n.d;
+    p.dv = n.dv;
+    p.scale = 0.3f;
+  }
+
+  static const char* bytes(const Floats& x) { return reinterpret_cast<const char*>(x.data()); }
+
+  void lower(std::mt19937& rng) {
+    kept.assign(size_t(c.queries) * c.keys, 1);
+    const int row_bytes = (c.keys + 7) / 8;
+    if (c.kind == Mask::kFull) return;
+    for (int i = 0; i < c.queries; ++i) {
+      char* row = kept.data() + size_t(i) * c.keys;
+      int64_t span[2][2];
+      for (auto& s : span) s[0] = s[1] = c.keys;
+      if (c.kind == Mask::kSpans && i % 5 != 4) {  // two ranges, one, or none
+        int cut[4];
+        for (int& x : cut) x = static_cast<int>(rng() % (c.keys + 1));
+        std::sort(cut, cut + 4);
+        if (cut[1] == cut[2]) cut[2] = cut[3];
+        span[0][0] = cut[0], span[0][1] = cut[1], span[1][0] = cut[2], span[1][1] = cut[3];
+      }
+      for (int j = 0; j < c.keys; ++j) {
+        if (c.kind == Mask::kSpans) row[j] = (j >= span[0][0] && j < span[0][1]) || (j >= span[1][0] && j < span[1][1]);
+        if (c.kind != Mask::kSpans) row[j] = i % 5 != 4 && rng() % 3 == 0;
+      }
+      if (c.kind == Mask::kSpans) append(span, sizeof span);
+      if (c.kind == Mask::kBytes) append(row, size_t(c.keys));
+      if (c.kind == Mask::kBits) {
+        std::vector<char> packed(row_bytes, 0);
+        for (int j = 0; j < c.keys; ++j) packed[j / 8] |= static_cast<char>(row[j] << (j % 8));
+        append(packed.data(), packed.size());
+      }
+    }
+    const ptrdiff_t row = c.queries ? static_cast<ptrdiff_t>(mask_bytes.size()) / c.queries : 0;
+    p.mask = {c.kind, {mask_bytes.data(), mh.data(), row, 1}, 2, 0};
+  }
+
+  void append(const void* from, size_t size) {
+    const char* at = static_cast<const char*>(from);
+    mask_bytes.insert(mask_bytes.end(), at, at + size);
+  }
+};
+
+bool same_bits(const float* a, const float* b, size_t n) { return n == 0 || memcmp(a, b, n * sizeof *a) == 0; }
+
+// Output of one row by the definition; returns the logsumexp.
+double exact_row(const Setting& s, int h, int i, std::vector<double>& out) {
+  const float* q = s.q.data() + (size_t(h) * s.c.queries + i) * s.c.d;
+  const float* k = s.k.data() + size_t(h / s.c.group) * s.c.keys * s.c.d;
+  const float* v = s.v.data() + size_t(h / s.c.group) * s.c.keys * s.c.dv;
+  std::vector<double> score(s.c.keys, -INFINITY);
+  double peak = -INFINITY, total = 0;
+  for (int j = 0; j < s.c.keys; ++j) {
+    if (!s.kept[size_t(i) * s.c.keys + j]) continue;
+    double dot = 0;
+    for (int c = 0; c < s.c.d; ++c) dot += double(q[c]) * k[size_t(j) * s.c.d + c];
+    score[j] = double(s.p.scale) * dot;
+    peak = std::max(peak, score[j]);
+  }
+  out.assign(s.c.dv, 0);
+  if (peak == -INFINITY) return -INFINITY;
+  for (int j = 0; j < s.c.keys; ++j) {
+    const double weight = ::exp(score[j] - peak);
+    total += weight;
+    for (int c = 0; c < s.c.dv; ++c) out[c] += weight * v[size_t(j) * s.c.dv + c];
+  }
+  for (double& x : out) x /= total;
+  return peak + ::log(total);
+}
+
+void test_agrees(const Engine& engine, const Case& c, const char* name) {
+  Setting s(c, 7);
+  CHECK(attend(engine, s.p, 2, [] { return true; }) == Outcome::kDone, "%s", name);
+  std::vector<double> want;
+  for (int h = 0; h < c.heads; ++h) {
+    for (int i = 0; i < c.queries; ++i) {
+      const double lse = exact_row(s, h, i, want);
+      const size_t at = size_t(h) * c.queries + i;
+      CHECK(s.lse[at] == lse || ::fabs(s.lse[at] - lse) < 1e-5, "%s: lse %g, want %g", name, s.lse[at], lse);
+      for (int e = 0; e < c.dv; ++e) {
+        const float got = s.out[at * c.dv + e];
+        CHECK(::fabs(got - want[e]) < 1e-5, "%s: head %d row %d column %d: %g, want %g", name, h, i, e, got, want[e]);
+      }
+    }
+  }
+}
+
+// Threads, a row alone, and rubbish in another row and behind the mask: no bit of the others changes.
+void test_same_bits(const Engine& engine, const Case& c, const char* name) {
+  Setting s(c, 8);
+  attend(engine, s.p, 1, [] { return true; });
+  const Floats want = s.out, lse = s.lse;
+  for (int threads : {2, 3}) {
+    s.out.assign(want.size(), NAN);
+    attend(engine, s.p, threads, [] { return true; });
+    CHECK(same_bits(s.out.data(), want.data(), want.size()), "%s: %d threads", name, threads);
+  }
+  for (int i = 0; i < c.queries; i += 13) {
+    s.out.assign(want.size(), NAN);
+    s.p.row_begin = i;
+    s.p.row_end = i + 1;
+    attend(engine, s.p, 1, [] { return true; });
+    for (int h = 0; h < c.heads; ++h) {
+      const size_t at = (size_t(h) * c.queries + i) * c.dv;
+      CHECK(same_bits(&s.out[at], &want[at], c.dv), "%s: row %d alone", name, i);
+    }
+  }
+  s.p.row_begin = 0;
+  s.p.row_end = c.queries;
+  const int bad = c.queries / 2, hidden = c.keys / 3;
+  for (int e = 0; e < c.d; ++e) s.q[size_t(bad) * c.d + e] = NAN;
+  for (int e = 0; e < c.dv; ++e) s.v[size_t(hidden) * c.dv + e] = e % 2 ? INFINITY : NAN;
+  attend(engine, s.p, 2, [] { return true; });
+  for (int i = 0; i < c.queries; ++i) {
+    if (i == bad || s.kept[size_t(i) * c.keys + hidden]) continue;
+    CHECK(same_bits(&s.out[size_t(i) * c.dv], &want[size_t(i) * c.dv], c.dv), "%s: rubbish reached row %d", name, i);
+  }
+}
+
+void test_weights(const Engine& engine, const Case& c, const char* name) {
+  Setting s(c, 9);
+  attend(engine, s.p, 1, [] { return true; });
+  Floats weights_out(size_t(c.heads) * c.queries * c.keys, NAN);
+  std::vector<int64_t> heads;
+  for (int h = 0; h < c.heads; ++h) heads.push_back(int64_t(h) * c.queries * c.keys * 4);
+  s.p.out = {reinterpret_cast<char*>(weights_out.data()), heads.data(), c.keys * 4, 4};
+  weights(engine, s.p, 0, c.keys, 2, [] { return true; });
+  for (size_t row = 0; row < size_t(c.heads) * c.queries; ++row) {
+    double total = 0;
+    bool any = false;
+    for (int j = 0; j < c.keys; ++j) {
+      const bool keep = s.kept[row % c.queries * c.keys + j];
+      const float w = weights_out[row * c.keys + j];
+      any = any || keep;
+      total += w;
+      CHECK(keep || (w == 0 && !signbit(w)), "%s: a dropped pair has weight %g", name, w);
+    }
+    CHECK(::fabs(total - (any ? 1 : 0)) < 1e-5, "%s: weights sum to %g", name, total);
+  }
+}
+
+void test_schedule() {
+  for (int heads : {0, 1, 2, 5}) {
+    for (int group : {1, 2, 5}) {
+      for (int64_t rows : {0, 1, 63, 64, 65, 130}) {
+        std::vector<int64_t> kv(heads);
+        for (int h = 0; h < heads; ++h) kv[h] = h / group;
+        Problem p{};
+        p.heads = heads;
+        p.key.head = p.value.head = kv.data();
+        p.row_begin = 3;
+        p.row_end = 3 + rows;
+        std::vector<int> seen(size_t(heads * rows), 0);
+        const Schedule schedule(p);
+        for (int64_t task = 0; task < schedule.tasks(); ++task) {
+          const Block b = schedule.block(task);
+          CHECK(b.rows > 0 && b.rows <= kBlockRows, "%d rows", b.rows);
+          for (int r = 0; r < b.rows; ++r) {
+            CHECK(kv[b.head[r]] == kv[b.head[0]], "a block reads one kv head");
+            ++seen[size_t(b.head[r] * rows + b.query[r] - 3)];
+          }
+        }
+        for (int n : seen) CHECK(n == 1, "a row was cut %d times", n);
+      }
+    }
+  }
+}
+
+void test_engine(const Engine& engine, const char* target) {
+  const Case cases[] = {
+      {1, 1, 1, 1, 1, 1, Mask::kFull},       {2, 1, 65, 193, 16, 7, Mask::kFull},
+      {4, 2, 37, 401, 33, 20, Mask::kSpans}, {3, 3, 70, 200, 5, 64, Mask::kBits},
+      {2, 1, 130, 97, 64, 64, Mask::kBytes}, {6, 2, 3, 390, 129, 130, Mask::kSpans},
+      {1, 1, 64, 192, 64, 64, Mask::kBits},  {2, 2, 20, 0, 8, 8, Mask::kFull},
+  };
+  for (const Case& c : cases) {
+    char name[100];
+    snprintf(name, sizeof name, "%s (%d/%d, %d, %d, %d, %d) mask %d", target, c.heads, c.group, c.queries, c.keys, c.d,
+             c.dv, c.kind);
+    test_agrees(engine, c, name);
+    if (c.keys > 1) test_same_bits(engine, c, name);
+    test_weights(engine, c, name);
+  }
+}
+
+}  // namespace
+
+void test_whole() {
+  test_schedule();
+  for (const Target& t : targets()) {
+    if (t.usable) test_engine(t.table->float32, t.table->name);
+  }
+}
+
+}  // namespace regard
