@@ -55,7 +55,7 @@ test-native: $(STAMPS)/deps
 	build/tests/regard_tests
 
 test-all: test $(STAMPS)/heavy
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/heavy
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -o addopts="-q" -W default tests/heavy
 
 lint: $(STAMPS)/install
 	$(BIN)/ruff check .

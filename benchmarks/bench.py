@@ -13,8 +13,9 @@ import os
 import platform
 import sys
 import time
-import tomllib
 from pathlib import Path
+
+import tomllib
 
 # Some images pin OpenBLAS to an old core, which slows NumPy down: the race would not be fair.
 if any(name.startswith("OPENBLAS_") for name in os.environ):
@@ -22,13 +23,13 @@ if any(name.startswith("OPENBLAS_") for name in os.environ):
     os.execve(sys.executable, [sys.executable, *sys.argv], clean)
 
 import numpy as np
-from regard import _runtime
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import regard as rg
+from regard import _runtime
 
 HERE = Path(__file__).parent
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from regard import _runtime
 
 import regard as rg
+from regard import _runtime
 
 USABLE = [info.name for info in _runtime.describe() if info.usable]
 

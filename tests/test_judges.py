@@ -2,15 +2,19 @@
 
 import numpy as np
 import pytest
-from judges import assert_agrees, assert_close, assert_same_bits
 
 import regard as rg
+from judges import assert_agrees, assert_close, assert_same_bits
 
 
 def test_same_bits_tells_zeros_nans_and_last_digits_apart():
     one = np.float32([0.0, 1.0, np.nan])
     assert_same_bits(one, one.copy())
-    for other in ([-0.0, 1, np.nan], [0, np.nextafter(np.float32(1), 2), np.nan], [0, 1, -np.float32(np.nan)]):
+    for other in (
+        [-0.0, 1, np.nan],
+        [0, np.nextafter(np.float32(1), 2), np.nan],
+        [0, 1, -np.float32(np.nan)],
+    ):
         with pytest.raises(AssertionError, match="1 of 3 differ"):
             assert_same_bits(one, np.float32(other))
     with pytest.raises(AssertionError, match="dtypes"):

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+
 import regard
 
 LAYERS = [
@@ -40,7 +41,7 @@ def wrong_way(root):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             for name in imports(node):
-                there = (name.split(".") + [""])[1]
+                there = ([*name.split("."), ""])[1]
                 if name.split(".")[0] == "regard" and there != here and RANK.get(there, 99) >= RANK[here]:
                     yield f"{path.relative_to(root)} may not import {name}"
 

@@ -174,17 +174,13 @@ def test_many_ranges_become_bits():
         assert_lowers(bands, stripes(count), geometry)
 
 
-@pytest.mark.parametrize(
-    "mask", [None, Full(), Empty(), Causal(), KeyLengths(0), Dense(np.ones((5, 0), bool))]
-)
+@pytest.mark.parametrize("mask", [None, Full(), Empty(), Causal(), KeyLengths(0), Dense(np.ones((5, 0), bool))])
 def test_no_keys_is_spans_of_width_0(mask):
     (band,) = lower(mask, Geometry((2,), 3, 5, 0))
     assert (band.kind, band.data.shape) == ("spans", (1, 1, 1, 0, 2))
 
 
-@pytest.mark.parametrize(
-    "mask", [None, Causal(), ~Dense(np.ones((1, 4), bool)), Dense(np.ones((0, 4), bool))]
-)
+@pytest.mark.parametrize("mask", [None, Causal(), ~Dense(np.ones((1, 4), bool)), Dense(np.ones((0, 4), bool))])
 def test_no_queries_is_no_bands(mask):
     assert list(lower(mask, Geometry((2,), 3, 0, 4))) == []
 

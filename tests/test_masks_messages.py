@@ -24,9 +24,7 @@ def test_the_judge_says_no():
         assert_says(error, ["left", "right=-1"])
 
 
-@pytest.mark.parametrize(
-    "ask", [bool, operator.not_, lambda mask: mask and Full(), lambda mask: mask or Full()]
-)
+@pytest.mark.parametrize("ask", [bool, operator.not_, lambda mask: mask and Full(), lambda mask: mask or Full()])
 def test_a_mask_has_no_truth_value(ask):
     with pytest.raises(TypeError) as error:
         ask(Causal())
@@ -91,9 +89,7 @@ def test_key_lengths_are_integers(n, got):
 def test_key_lengths_broadcast_to_the_leading_axes(n, lead):
     with pytest.raises(MaskError) as error:
         KeyLengths(n).check(Geometry(lead, 1, 5, 7))
-    assert_says(
-        error, [f"has shape {np.shape(n)}", f"leading axes {lead}", f"in shape {lead}", "one int for all"]
-    )
+    assert_says(error, [f"has shape {np.shape(n)}", f"leading axes {lead}", f"in shape {lead}", "one int for all"])
 
 
 @pytest.mark.parametrize(("n", "value"), [([3, 8], 8), ([-1, 3], -1), (9, 9), ([[-5], [0]], -5)])
@@ -116,9 +112,7 @@ def test_key_lengths_that_fit(n, lead):
 def test_dense_refuses_integers(dtype):
     with pytest.raises(MaskError) as error:
         Dense(np.ones((5, 7), dtype))
-    assert_says(
-        error, [np.dtype(dtype).name, "(5, 7)", "mask.astype(bool)", "~mask.astype(bool)", "masked out"]
-    )
+    assert_says(error, [np.dtype(dtype).name, "(5, 7)", "mask.astype(bool)", "~mask.astype(bool)", "masked out"])
     assert "bias" not in str(error.value)
 
 
@@ -126,9 +120,7 @@ def test_dense_refuses_integers(dtype):
 def test_dense_refuses_floats(dtype):
     with pytest.raises(MaskError) as error:
         Dense(np.zeros((5, 7), dtype))
-    assert_says(
-        error, [np.dtype(dtype).name, "(5, 7)", "a bias is float and is added", "bias=", "mask.astype(bool)"]
-    )
+    assert_says(error, [np.dtype(dtype).name, "(5, 7)", "a bias is float and is added", "bias=", "mask.astype(bool)"])
 
 
 def test_dense_refuses_a_mask():

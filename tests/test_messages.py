@@ -37,7 +37,10 @@ def test_every_way_in_checks_alike(call):
         ({"query": f32(8)}, ["query", "(8,)", "at least two axes"]),
         ({"key": f32(2, 2, 7, 9)}, ["head size 8", "has 9", "last axes must be equal"]),
         ({"value": f32(2, 2, 6, 5)}, ["key has 7 rows", "value has 6", "one value per key"]),
-        ({"key": f32(2, 3, 7, 8), "value": f32(2, 3, 7, 5)}, ["4 heads", "has 3", "4 % 3", "swapaxes(-3, -2)"]),
+        (
+            {"key": f32(2, 3, 7, 8), "value": f32(2, 3, 7, 5)},
+            ["4 heads", "has 3", "4 % 3", "swapaxes(-3, -2)"],
+        ),
         ({"value": f32(2, 1, 7, 5)}, ["key has 2 heads", "value has 1"]),
         ({"key": f32(3, 2, 7, 8)}, ["(2,)", "(3,)", "do not broadcast"]),
         ({"query": f32(2, 4, 3, 0), "key": f32(2, 2, 7, 0)}, ["head size 0", "pass scale="]),
@@ -50,7 +53,10 @@ def test_shapes(changes, parts):
 @pytest.mark.parametrize(
     ("dtype", "parts"),
     [
-        ("float64", ["query has dtype float64", "float32", "query.astype(np.float32)", "reference.attention"]),
+        (
+            "float64",
+            ["query has dtype float64", "float32", "query.astype(np.float32)", "reference.attention"],
+        ),
         ("float16", ["float16", "astype(np.float32)"]),
         ("int64", ["integer dtype (int64)", "astype(np.float32)"]),
         ("bool", ["bool", "astype(np.float32)"]),
@@ -67,7 +73,13 @@ def test_other_containers():
     refused(rg.DTypeError, "float64", query=[[1, 2]], key=[[1, 2]], value=[[1, 2]])
     refused(rg.DTypeError, "not an array of numbers", query=[[1, 2], [3]])
     refused(rg.DTypeError, "masked array", "query.data", query=np.ma.masked_array(Q))
-    refused(rg.DTypeError, "key is float64", "cast them to one", key=K.astype(np.float64), call=rg.reference.attention)
+    refused(
+        rg.DTypeError,
+        "key is float64",
+        "cast them to one",
+        key=K.astype(np.float64),
+        call=rg.reference.attention,
+    )
     torch_like = type("Tensor", (), {"__module__": "torch"})()
     refused(rg.UnsupportedError, "torch array", "query.detach().numpy()", query=torch_like)
     jax_like = type("ArrayImpl", (), {"__module__": "jaxlib._jax"})()
@@ -104,6 +116,7 @@ def test_alignment_prints_both_choices():
     refused(rg.AlignmentError, "'bottom'", '"start"', '"end"', q_offset="bottom")
     refused(rg.AlignmentError, "True", "an int", q_offset=True)
     refused(rg.AlignmentError, "1.5", q_offset=1.5)
+    refused(rg.AlignmentError, str(2**63), "2**62", q_offset=2**63)
     rg.attention(Q, K, V, mask=rg.KeyLengths([3, 5]))
     rg.attention(Q, f32(2, 2, 3, 8), f32(2, 2, 3, 5), mask=rg.Causal())
 

@@ -7,17 +7,21 @@ import threading
 
 import numpy as np
 import pytest
-from judges import assert_same_bits
-from regard import _runtime
 
 import regard as rg
+from judges import assert_same_bits
+from regard import _runtime
 
 X = np.random.default_rng(0).standard_normal((2, 200, 32), dtype=np.float32)
 
 
 def in_new_process(code, **environment):
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
     )
 
 
@@ -44,7 +48,10 @@ def test_config_ends_after_an_error():
 
 def test_environment():
     code = "import regard as rg; p = rg.plan(*[__import__('numpy').ones((2, 2), 'f4')] * 3); print(p.target, p.threads)"
-    assert in_new_process(code, REGARD_TARGET="scalar", REGARD_NUM_THREADS="5").stdout.split() == ["scalar", "5"]
+    assert in_new_process(code, REGARD_TARGET="scalar", REGARD_NUM_THREADS="5").stdout.split() == [
+        "scalar",
+        "5",
+    ]
     wrong = in_new_process(code, REGARD_TARGET="sparc")
     assert "the environment variable REGARD_TARGET is 'sparc'" in wrong.stderr
     wrong = in_new_process(code, REGARD_NUM_THREADS="many")
@@ -61,7 +68,14 @@ def test_describe_tells_why():
 def test_plan_names_the_engine():
     with rg.config(target="scalar", num_threads=2):
         text = str(rg.plan(X, X, X, mask=rg.Causal()))
-    for part in ("scalar", "asked for by config(target=...)", "Causal()", "threads     2", "partial", "skipped"):
+    for part in (
+        "scalar",
+        "asked for by config(target=...)",
+        "Causal()",
+        "threads     2",
+        "partial",
+        "skipped",
+    ):
         assert part in text
 
 

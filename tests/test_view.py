@@ -291,9 +291,7 @@ class _Tags(HTMLParser):
 
 def test_hostile_tokens_are_data():
     plain = viz.render_page(["x"] * len(HOSTILE), _random_weights(1, 1, len(HOSTILE)), title="t", text="x")
-    page = viz.render_page(
-        HOSTILE, _random_weights(1, 1, len(HOSTILE)), title="<b>{{data}}</b>", text="".join(HOSTILE)
-    )
+    page = viz.render_page(HOSTILE, _random_weights(1, 1, len(HOSTILE)), title="<b>{{data}}</b>", text="".join(HOSTILE))
     data = _data(page)
     assert not set("<>&") & set(_script(page))
     assert data["tokens"] == HOSTILE
@@ -308,9 +306,7 @@ def test_page_is_closed():
     tags = _Tags(page)
     assert not {"src", "href", "srcset", "action"} & set(tags.attributes)
     assert not {"link", "img", "iframe", "object", "embed", "base", "form"} & set(tags.tags)
-    assert not re.search(
-        r"https?:|url\(|@import|fetch\(|XMLHttpRequest|WebSocket|import\(|innerHTML|eval\(", page
-    )
+    assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttpRequest|WebSocket|import\(|innerHTML|eval\(", page)
     assert "default-src 'none'" in page
     assert len(page) < 30_000
     assert "they are not an explanation of the model's answer" in page

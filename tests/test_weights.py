@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from judges import assert_same_bits
 
 import regard as rg
+from judges import assert_same_bits
 
 
 @pytest.fixture

@@ -68,9 +68,7 @@ def write_tokenizer(path):
     tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     special = [(name, VOCABULARY[name]) for name in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=special
-    )
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=special)
     tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
     tokenizer.enable_truncation(6)  # as real folders have it; the encoder must not cut
     tokenizer.enable_padding(length=10)

@@ -63,9 +63,7 @@ def main():
                 "weights": round_all(weights[row].tolist()),
             }
         )
-    made_by = (
-        f"tools/store_bert_values.py, torch {torch.__version__}, transformers {transformers.__version__}"
-    )
+    made_by = f"tools/store_bert_values.py, torch {torch.__version__}, transformers {transformers.__version__}"
     content = {"made_by": made_by, "float32_error": error, "cases": stored}
     target = Path(__file__).parents[1] / "tests" / "data" / "bert_values.json"
     target.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -17,9 +17,9 @@ class HasShapeAndDType(Protocol):
     """All that a plan needs to know of an array."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...  # noqa: D102
+    def shape(self) -> tuple[int, ...]: ...
     @property
-    def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
+    def dtype(self) -> np.dtype[Any]: ...
 
 
 def as_input(name: str, value: Any) -> Array:

@@ -18,6 +18,7 @@ from regard.masks import Dense, Full, KeyLengths, Mask
 
 FLOAT32 = (np.dtype(np.float32),)
 FLOATS = (np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.float16))
+MAX_OFFSET = 2**62 - 1  # positions are int64, and windows add to them
 
 # Options of the contract that this version does not compute yet, and what a caller can do meanwhile.
 _LATER = {
@@ -203,7 +204,9 @@ def _broadcast_lead(query: Shape, key: Shape, value: Shape) -> Shape:
 def _check_heads(query: Shape, key: Shape, value: Shape) -> tuple[int, int]:
     heads, kv_heads, value_heads = ((1, *shape)[-3] if len(shape) == 2 else shape[-3] for shape in (query, key, value))
     if kv_heads != value_heads:
-        raise ShapeError(f"key has {kv_heads} heads and value has {value_heads} (shapes {key} and {value}): make them equal")
+        raise ShapeError(
+            f"key has {kv_heads} heads and value has {value_heads} (shapes {key} and {value}): make them equal"
+        )
     if heads % kv_heads if kv_heads else heads:
         raise ShapeError(
             f"query has {heads} heads and key has {kv_heads}: grouped heads need a multiple, "
@@ -218,8 +221,8 @@ def _resolve_offset(q_offset: int | str | None, mask: Mask, queries: int, keys: 
         if queries == keys or not mask.positional:
             return 0
         raise AlignmentError(
-            f"{mask!r} depends on positions, and {queries} queries can stand among {keys} keys in two ways: "
-            f'pass q_offset="start" (query i at position i) or q_offset="end" (query i at position {keys - queries} + i, '
+            f"{mask!r} depends on positions, and {queries} queries can stand among {keys} keys in two ways: pass "
+            f'q_offset="start" (query i at position i) or q_offset="end" (query i at position {keys - queries} + i: '
             "the last query at the last key, as when decoding with a cache)"
         )
     if q_offset == "start":
@@ -260,13 +263,15 @@ def _as_offset(q_offset: Any) -> int | str | None:
             "q_offset per batch is not supported by this version of regard; pass one int, or call once per offset"
         )
     try:
-        if isinstance(q_offset, (bool, np.bool_)):
-            raise TypeError
-        return operator.index(q_offset)
+        offset = None if isinstance(q_offset, (bool, np.bool_)) else operator.index(q_offset)
     except TypeError:
+        offset = None
+    if offset is None or abs(offset) > MAX_OFFSET:
         raise AlignmentError(
-            f'q_offset is {q_offset!r}; it must be an int (the position of query 0), "start" (0) or "end" (Skv - Sq)'
-        ) from None
+            f"q_offset is {q_offset!r}; it must be an int below 2**62 (the position of query 0), "
+            '"start" (0) or "end" (Skv - Sq)'
+        )
+    return offset
 
 
 def _as_scale(scale: Any) -> float | None:

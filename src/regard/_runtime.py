@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -40,7 +40,7 @@ class Settings:
 _settings: ContextVar[Settings | None] = ContextVar("regard_settings", default=None)
 
 
-@lru_cache(maxsize=None)
+@cache
 def describe() -> tuple[TargetInfo, ...]:
     """Every target that regard knows, from the lowest to the highest."""
     compiled = {name: (usable, why) for name, usable, why in _native.targets()}
@@ -81,7 +81,7 @@ def _from_environment(name: str, check: Callable[[Any, str], Any]) -> Any:
     return check(int(text) if text.lstrip("+-").isdigit() else text, f"the environment variable {name}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _environment() -> Settings:
     return Settings(
         num_threads=_from_environment("REGARD_NUM_THREADS", _check_threads),
@@ -90,7 +90,7 @@ def _environment() -> Settings:
 
 
 def settings() -> Settings:
-    """Settings in force in this context."""
+    """Return the settings in force in this context."""
     return _settings.get() or _environment()
 
 
@@ -104,7 +104,7 @@ def num_threads() -> int:
     return os.cpu_count() or 1
 
 
-@lru_cache(maxsize=None)
+@cache
 def _best() -> tuple[str, str]:
     best = next(info for info in reversed(describe()) if info.usable)
     return best.name, f"the highest that this machine can use: {best.why}"

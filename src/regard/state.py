@@ -87,8 +87,8 @@ def merge_states(*states: AttentionState) -> AttentionState:
     >>> left = rg.attention_forward(q, k[:2], v[:2]).state
     >>> right = rg.attention_forward(q, k[2:], v[2:]).state
     >>> both = rg.merge_states(left, right)
-    >>> both.out.round(6).tolist(), both.lse.round(6).tolist()
-    ([[0.725931, 0.725931]], [1.794377])
+    >>> print(both.out.round(6), both.lse.round(6))
+    [[0.725931 0.725931]] [1.794377]
     """
     if not states:
         raise ShapeError("merge_states got no state; AttentionState.empty(shape) is the state of no keys")

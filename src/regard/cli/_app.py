@@ -43,15 +43,11 @@ def view(
     ] = None,
     word: Annotated[
         str | None,
-        typer.Option(
-            help="Word that looks; it#2 is the second. Default: it if the text has it, else the last word."
-        ),
+        typer.Option(help="Word that looks; it#2 is the second. Default: it if the text has it, else the last word."),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(
-            help="Word looked at, or a special token like [SEP]. Default: all but those and the word."
-        ),
+        typer.Option(help="Word looked at, or a special token like [SEP]. Default: all but those and the word."),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("regard-view.html"),
     top: Annotated[int, typer.Option(min=1, help="Rows of the table.")] = 12,

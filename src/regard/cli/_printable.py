@@ -14,8 +14,6 @@ def printable(text: str) -> str:
     'a\\x1b[2Jb'
     """
     return "".join(
-        character.encode("unicode_escape").decode("ascii")
-        if unicodedata.category(character)[0] == "C"
-        else character
+        character.encode("unicode_escape").decode("ascii") if unicodedata.category(character)[0] == "C" else character
         for character in text
     )

@@ -189,9 +189,7 @@ class _Reader:
         return _Dense(take(f"{name}.weight", outputs, inputs), take(f"{name}.bias", outputs))
 
     def norm(self, name: str) -> _Norm:
-        weight, bias = (
-            self.weights.take(f"{name}.LayerNorm.{part}", self.config.width) for part in ("weight", "bias")
-        )
+        weight, bias = (self.weights.take(f"{name}.LayerNorm.{part}", self.config.width) for part in ("weight", "bias"))
         return _Norm(weight, bias, self.config.eps)
 
     def layer(self, name: str) -> _Layer:

@@ -99,8 +99,7 @@ def write_page(path: str | os.PathLike[str], page: str) -> None:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise RegardError(
-            f"cannot write {target}: {error.strerror}; name a file in a directory that exists "
-            "and that you may write to"
+            f"cannot write {target}: {error.strerror}; name a file in a directory that exists and that you may write to"
         ) from None
 
 
