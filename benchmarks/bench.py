@@ -124,7 +124,7 @@ def summary(times, name, shape, error):
 
 
 def show(result):
-    console = Console()
+    console = Console(width=100)
     console.print(result["machine"]["cpu"], "·", result["machine"]["target"], "·", *result["machine"]["blas"])
     for name, rows in result["problems"].items():
         table = Table(title=name)

@@ -4,7 +4,7 @@
 
 inline int tile_keys(int d, int dv) {
   const int width = d > dv ? d : dv;
-  return width <= 128 ? 192 : width <= 256 ? 96 : 48;  // a key tile and a value tile stay in a 256 KB L2
+  return width <= 256 ? 96 : 48;  // a key tile and a value tile stay in a 256 KB L2
 }
 
 template <class N>

@@ -5,7 +5,7 @@ import pytest
 import torch
 import transformers
 
-from regard.models import bert
+from regard import models
 
 TEXTS = [
     "The animal didn't cross the street because it was too tired.",
@@ -17,9 +17,9 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def models():
-    folder = bert.default_model_folder()
+    folder = models.default_model_folder()
     theirs = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()
-    return bert.load(folder), theirs, transformers.AutoTokenizer.from_pretrained(folder)
+    return models.load(folder), theirs, transformers.AutoTokenizer.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda t: t[:12])

@@ -68,7 +68,7 @@ def forward_bounds(
     --------
     >>> import numpy as np
     >>> q, k, v = np.ones((1, 4)), np.ones((3, 4)), np.ones((3, 2))
-    >>> bounds = forward_bounds(q, k, v, np.full((1, 3), 1 / 3), scale=0.5, tile_keys=192)
+    >>> bounds = forward_bounds(q, k, v, np.full((1, 3), 1 / 3), scale=0.5, tile_keys=96)
     >>> bounds.out.shape, bool(bounds.out.max() < 1e-6)
     ((1, 2), True)
     """
