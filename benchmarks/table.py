@@ -13,7 +13,10 @@ RESULT = ROOT / "benchmarks" / "results" / "0.1.0-avx2.json"
 
 
 def table(result):
-    rows = ["| problem | contestant | median ms (min – max) | time / regard's | largest error |", "|---|---|---|---|---|"]
+    rows = [
+        "| problem | contestant | median ms (min – max) | time / regard's | largest error |",
+        "|---|---|---|---|---|",
+    ]
     for problem, contestants in result["problems"].items():
         for name, r in contestants.items():
             rows.append(
@@ -25,7 +28,8 @@ def table(result):
 
 def machine(result):
     m = result["machine"]
-    return f"{m['cpu']}, target {m['target']}, NumPy {m['numpy']} with {m['blas'][0].strip()}, load {m['load_before']:.1f}"
+    blas = m["blas"][0].strip()
+    return f"{m['cpu']}, target {m['target']}, NumPy {m['numpy']} with {blas}, load {m['load_before']:.1f}"
 
 
 def filled(text, result):

@@ -16,15 +16,15 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def models():
+def encoders():
     folder = models.default_model_folder()
     theirs = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()
     return models.load(folder), theirs, transformers.AutoTokenizer.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda t: t[:12])
-def test_hidden_states_and_attention(models, text):
-    ours, theirs, tokenizer = models
+def test_hidden_states_and_attention(encoders, text):
+    ours, theirs, tokenizer = encoders
     encoded = ours.encode(text)
     ids = tokenizer(text)["input_ids"]
     assert list(encoded.ids) == ids
