@@ -20,28 +20,33 @@ def assert_same_bits(got, want):
 
 def assert_close(got, want, bound):
     """|got - want| <= bound everywhere; infinities and NaNs must be where they are wanted."""
-    got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
+    wide = np.result_type(np.asarray(want).dtype, np.float64)
+    got, want = np.asarray(got).astype(wide), np.asarray(want).astype(wide)
     assert got.shape == want.shape, f"shapes {got.shape} and {want.shape}"
     odd = ~np.isfinite(want)
     assert np.array_equal(got[odd], want[odd], equal_nan=True), "infinities or NaNs differ"
     assert np.isfinite(got[~odd]).all(), "infinities or NaNs where numbers are wanted"
     error, allowed = np.abs(got[~odd] - want[~odd]), np.broadcast_to(bound, got.shape)[~odd]
-    over = error > allowed
+    over = ~(error <= allowed)
     assert not over.any(), f"worst error is {np.max(error[over] / allowed[over]):.3g} of the bound"
 
 
-def assert_agrees(result, query, key, value, *, random_walk=False, **options):
-    """A ForwardResult against the float64 reference, output, logsumexp and weights, within the derived bound."""
-    want = rg.reference.attention_forward(query, key, value, **options)
+def assert_agrees(result, query, key, value, *, random_walk=False, bias=None, sinks=None, **options):
+    """A ForwardResult against the reference, output, logsumexp and weights, within the derived bound."""
+    dtype = np.asarray(query).dtype.name
+    precision = np.longdouble if dtype == "float64" else np.float64
+    want = rg.reference.attention_forward(query, key, value, bias=bias, sinks=sinks, precision=precision, **options)
     problem = result.plan.problem
     lead, group = problem.geometry.lead, problem.group
-    Q, K, V = (x.reshape(1, *x.shape) if x.ndim == 2 else x for x in (query, key, value))
+    Q, K, V = (np.asarray(x).astype(np.float64) for x in (query, key, value))
+    Q, K, V = (x.reshape(1, *x.shape) if x.ndim == 2 else x for x in (Q, K, V))
     K, V = np.repeat(K, group, axis=-3), np.repeat(V, group, axis=-3)
-    weights = want.weights.reshape(problem.geometry.shape)
     bounds = forward_bounds(
-        np.broadcast_to(Q, (*lead, *Q.shape[-3:])), K, V, weights,
-        scale=problem.scale, tile_keys=result.plan.tile_keys, random_walk=random_walk,
+        np.broadcast_to(Q, (*lead, *Q.shape[-3:])), K, V, want.weights.reshape(problem.geometry.shape),
+        scale=problem.scale, tile_keys=result.plan.tile_keys, random_walk=random_walk, dtype=dtype,
+        bias=None if bias is None else np.asarray(bias).astype(np.float64), softcap=problem.softcap,
     )  # fmt: skip
+    assert result.out.dtype == np.asarray(query).dtype
     assert_close(result.out, want.out, bounds.out.reshape(want.out.shape))
     assert_close(result.lse, want.lse, bounds.lse.reshape(want.lse.shape))
     assert_close(result.weights[...], want.weights, bounds.weights.reshape(want.weights.shape))

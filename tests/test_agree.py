@@ -1,5 +1,6 @@
 """Every target against the float64 reference, within the derived bound, over random problems."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,26 +16,51 @@ KEYS = [1, 2, 5, 6, 7, 47, 48, 49, 95, 97, 191, 192, 193, 389, 401]
 WIDTHS = [1, 2, 3, 4, 6, 7, 8, 16, 33, 64, 127, 129, 260]
 
 
+DTYPES = ["float32", "float64", "float16", ml_dtypes.bfloat16]
+
+
 @st.composite
 def problems(draw):
-    """Shapes, masks and options; arrays come from the seed."""
+    """Shapes, dtype, masks and options; arrays come from the seed."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     queries, keys = draw(st.sampled_from(ROWS)), draw(st.sampled_from(KEYS))
     d, dv = draw(st.sampled_from(WIDTHS)), draw(st.sampled_from(WIDTHS))
     lead = draw(st.sampled_from([(), (1,), (2,), (2, 1)]))
     kv_heads, group = draw(st.sampled_from([(1, 1), (2, 1), (1, 3), (2, 2)]))
-    sigma = draw(st.sampled_from([0.1, 1, 4]))
-    query = rng.standard_normal((*lead, kv_heads * group, queries, d), dtype=np.float32) * np.float32(sigma)
-    key = rng.standard_normal((*lead, kv_heads, keys, d), dtype=np.float32)
-    value = rng.standard_normal((*lead, kv_heads, keys, dv), dtype=np.float32) + np.float32(
-        draw(st.sampled_from([0, 1]))
-    )
-    options = {"mask": draw(masks(rng, lead, kv_heads * group, queries, keys))}
+    heads, dtype = kv_heads * group, draw(st.sampled_from(DTYPES))
+    query = rng.standard_normal((*lead, heads, queries, d)) * draw(st.sampled_from([0.1, 1, 4]))
+    key = rng.standard_normal((*lead, kv_heads, keys, d))
+    value = rng.standard_normal((*lead, kv_heads, keys, dv)) + draw(st.sampled_from([0, 1]))
+    arrays = tuple(x.astype(dtype) for x in (query, key, value))
+    options = draw(all_options(rng, lead, heads, queries, keys))
+    return arrays, options
+
+
+@st.composite
+def all_options(draw, rng, lead, heads, queries, keys):
+    options = {"mask": draw(masks(rng, lead, heads, queries, keys))}
     if options["mask"] is not None:
-        options["q_offset"] = draw(st.sampled_from([0, keys - queries, -3, 11]))
+        per_batch = rng.integers(-5, keys + 1, lead).tolist() if lead else 2
+        options["q_offset"] = draw(st.sampled_from([0, keys - queries, -3, 11, per_batch]))
     if draw(st.booleans()):
         options["scale"] = draw(st.sampled_from([0.0, -0.3, 0.7, 1.0]))
-    return (query, key, value), options
+    if draw(st.booleans()):
+        options["softcap"] = draw(st.sampled_from([0.5, 3.0, 50.0]))
+    if draw(st.booleans()):
+        options["sinks"] = rng.normal(size=heads).astype("float32") * draw(st.sampled_from([1, 5]))
+    if draw(st.booleans()):
+        options["bias"] = draw(biases(rng, lead, heads, queries, keys))
+    return options
+
+
+@st.composite
+def biases(draw, rng, lead, heads, queries, keys):
+    full = (*lead, heads, queries, keys)
+    shape = draw(st.sampled_from([full, (queries, keys), (1, keys), (queries, 1), (*(1,) * len(lead), heads, 1, keys)]))
+    bias = rng.standard_normal(shape) * 2
+    if draw(st.booleans()):
+        bias[rng.random(shape) < draw(st.sampled_from([0.1, 0.9]))] = -np.inf
+    return bias.astype(draw(st.sampled_from(DTYPES)))
 
 
 def masks(rng, lead, heads, queries, keys):
@@ -64,6 +90,8 @@ def test_engine_agrees_with_reference(name, problem):
 def test_online_reference_agrees_with_the_materialised_one(problem, rows, keys):
     arrays, options = problem
     wide = [x.astype(np.float64) for x in arrays]
+    if "bias" in options:
+        options["bias"] = options["bias"].astype(np.float64)
     got = rg.reference.online_attention(*wide, block_rows=rows, block_keys=keys, **options)
     np.testing.assert_allclose(got, rg.reference.attention(*wide, **options), rtol=1e-9, atol=1e-11)
 

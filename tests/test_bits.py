@@ -1,5 +1,6 @@
 """Same bits: a row does not depend on threads, batch, other queries, or garbage in other rows."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -84,12 +85,24 @@ def test_garbage_in_another_row(target, arrays, options, garbage):
     assert_same_bits(got.lse[others], want.lse[others])
 
 
-def test_decoding_step_equals_prefill(target, normal):
-    q, k, v = normal(4, 60, 32), normal(2, 60, 32), normal(2, 60, 32)
-    prefill = rg.attention(q, k, v, mask=rg.Causal())
-    for i in range(60):
-        step = rg.attention(q[:, i : i + 1], k[:, : i + 1], v[:, : i + 1])
+@pytest.mark.parametrize("left", [None, 100])
+def test_decoding_step_equals_prefill(target, normal, left):
+    """Around every border of tiles (96 keys), blocks (64 rows) and panels, and with a cache that grows by one."""
+    q, k, v = normal(4, 400, 32), normal(2, 400, 32), normal(2, 400, 32)
+    prefill = rg.attention(q, k, v, mask=rg.Causal() & rg.Window(left=left))
+    for i in [*range(20), 47, 63, 64, 94, 95, 96, 97, 127, 128, 190, 191, 192, 193, 287, 288, 289, 383, 384, 385, 399]:
+        mask = rg.Window(left=left)
+        step = rg.attention(q[:, i : i + 1], k[:, : i + 1], v[:, : i + 1], mask=mask, q_offset="end")
         assert_same_bits(step[:, 0], prefill[:, i])
+
+
+def test_prefill_in_chunks(target, normal):
+    q, k, v = normal(4, 400, 32), normal(2, 400, 32), normal(2, 400, 32)
+    whole = rg.attention(q, k, v, mask=rg.Causal())
+    edges = [0, 1, 4, 65, 190, 193, 400]
+    for lo, hi in itertools.pairwise(edges):
+        chunk = rg.attention(q[:, lo:hi], k[:, :hi], v[:, :hi], mask=rg.Causal(), q_offset="end")
+        assert_same_bits(chunk, whole[:, lo:hi])
 
 
 def test_mask_written_in_other_words(target, arrays):

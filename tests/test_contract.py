@@ -161,6 +161,25 @@ def test_strides_change_no_bit(target, normal, layout):
         np.testing.assert_array_equal(view, copy)
 
 
+@pytest.mark.parametrize("layout", STRIDED)
+@pytest.mark.parametrize("mask", [rg.Causal(), rg.Window(left=30), rg.Dense(np.tri(150, 150, dtype=bool))], ids=repr)
+def test_nonfinite_values_in_any_layout(target, normal, layout, mask):
+    """A tile that one panel sees in part and another in whole: what is zeroed for the one is there for the other."""
+    q, k, v = normal(2, 1, 150, 16), normal(2, 1, 150, 16), normal(2, 1, 150, 12)
+    v[0, 0, 10, 3], v[0, 0, 99, 5], v[1, 0, 100, 0] = np.nan, np.inf, -np.inf
+    want = rg.attention(q, k, v, mask=mask)
+    assert np.isnan(want[0, 0, 10:40, 3]).all()
+    assert_same_bits(rg.attention(*(STRIDED[layout](x) for x in (q, k, v)), mask=mask), want)
+    blind = rg.reference.attention(q, k, v, mask=mask)
+    np.testing.assert_array_equal(np.isfinite(want), np.isfinite(blind))
+
+
+def test_empty_batch(target):
+    q, k = np.ones((0, 4, 3, 5), np.float32), np.ones((0, 4, 7, 5), np.float32)
+    assert rg.attention(q, k, k, mask=rg.KeyLengths([])).shape == (0, 4, 3, 5)
+    assert rg.plan(q, k, k, mask=rg.KeyLengths([])).tiles.visited == 0
+
+
 def test_broadcast_batch_is_read_in_place(target, normal):
     q, k, v = normal(3, 2, 5, 8), normal(1, 2, 9, 8), normal(1, 2, 9, 8)
     wide = [np.broadcast_to(x, (3, *x.shape[1:])) for x in (k, v)]

@@ -27,8 +27,9 @@ def test_public_names():
     public = {name for name in vars(rg) if not name.startswith("_")}
     packages = {"masks", "numerics", "models", "viz", "cli", "state"}  # submodules, seen once imported
     assert public - packages == {
-        "AlignmentError", "AttentionState", "Causal", "DTypeError", "Dense", "Empty", "ForwardResult", "Full",
-        "KeyLengths", "Mask", "MaskError", "RegardError", "ShapeError", "UnsupportedError", "Window", "attention",
-        "attention_forward", "config", "merge_states", "plan", "reference",
+        "AlignmentError", "AttentionState", "Aux", "Blocks", "Causal", "Chunked", "DTypeError", "Dense", "Dilated",
+        "Documents", "Empty", "ForwardResult", "Full", "Global", "KeyLengths", "Mask", "MaskError", "Prefix",
+        "RegardError", "ShapeError", "UnsupportedError", "Window", "attention", "attention_forward", "config",
+        "from_function", "merge_states", "plan", "reference",
     }  # fmt: skip
     assert rg.__version__.count(".") == 2

@@ -9,6 +9,7 @@ import regard
 
 LAYERS = [
     ["_errors", "_types", "_native"],  # the extension imports nothing of regard's
+    ["_fit"],
     ["masks", "numerics"],
     ["_arrays", "_runtime"],
     ["_plan"],
@@ -22,12 +23,14 @@ LAYERS = [
 RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}
 
 
-def imports(node):
-    """Absolute names that a statement imports; relative imports stay inside a package by ruff's TID252."""
+def imports(node, depth):
+    """Names that a statement imports from outside of the package, ``depth`` levels down, that its file is in."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and not node.level:
         return [f"{node.module}.{alias.name}" for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.level >= depth:  # leaves the package that the file is in
+        return [f"regard.{node.module or alias.name}" for alias in node.names]
     return []
 
 
@@ -40,7 +43,7 @@ def wrong_way(root):
             yield f"{path.relative_to(root)} has no layer"
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            for name in imports(node):
+            for name in imports(node, len(path.relative_to(root).parts)):
                 there = ([*name.split("."), ""])[1]
                 if name.split(".")[0] == "regard" and there != here and RANK.get(there, 99) >= RANK[here]:
                     yield f"{path.relative_to(root)} may not import {name}"
@@ -58,6 +61,8 @@ def test_every_import_points_down():
         ("state.py", "from regard import Causal", "state.py may not import regard.Causal"),
         ("masks/x.py", "from regard import numerics", "masks/x.py may not import regard.numerics"),
         ("newcomer.py", "", "newcomer.py has no layer"),
+        ("state.py", "from ._attention import forward", "state.py may not import regard._attention"),
+        ("masks/x.py", "from .._plan import Plan", "masks/x.py may not import regard._plan"),
     ],
 )
 def test_the_rule_can_say_no(tmp_path, path, line, found):

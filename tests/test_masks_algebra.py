@@ -2,8 +2,9 @@
 
 import copy
 import dataclasses
+import functools
+import math
 import pickle
-from itertools import product
 
 import numpy as np
 import pytest
@@ -11,66 +12,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard.masks as masks
-from regard._types import Geometry
-from regard.masks import Causal, Dense, Empty, Full, KeyLengths, Mask, Window
-from regard.masks._base import And, Not, Or
+from masks_random import CLOSED, FARTHEST, GENERATORS, OPEN, assert_same, cases, closed_cases, formula, oracle
+from regard._types import Geometry, Offsets
+from regard.masks import (
+    Blocks,
+    Causal,
+    Chunked,
+    Dense,
+    Dilated,
+    Documents,
+    Empty,
+    Full,
+    Global,
+    KeyLengths,
+    Mask,
+    Prefix,
+    Window,
+    from_function,
+)
+from regard.masks._base import MAX_CACHED_BYTES
 from regard.masks._spans import RowSpans
 
 thorough = settings(max_examples=400, deadline=None)
-
-# Hypothesis draws geometry, depth and seed. Node by node it repeats itself: few rows with several ranges.
-GENERATORS = st.integers(0, 2**32 - 1).map(np.random.default_rng)
-
-
-@st.composite
-def geometries(draw):
-    lead = draw(st.sampled_from([(), (2,), (2, 3)]))
-    return Geometry(
-        lead,
-        heads=draw(st.integers(1, 2)),
-        queries=draw(st.sampled_from([3, 5, 7, 1, 0])),
-        keys=draw(st.sampled_from([5, 7, 8, 9, 1, 0])),
-        q_offset=draw(st.sampled_from([0, 3, -2, 8, -9])),
-        rank=len(lead) + 3,
-    )
-
-
-def one_or_full(rng, axes):
-    return tuple(1 if rng.random() < 0.3 else axis for axis in axes)
-
-
-def dense_mask(rng, geometry):
-    full = geometry.shape if rng.random() < 0.7 else geometry.shape[-2:]
-    return Dense(rng.random(one_or_full(rng, full)) < 0.7)
-
-
-def key_lengths(rng, geometry):
-    lead = geometry.lead[rng.integers(len(geometry.lead) + 1) :]
-    return KeyLengths(rng.integers(0, geometry.keys + 1, one_or_full(rng, lead)))
-
-
-def window(rng):
-    bounds = [None, 0, 1, 2, 3, 5]
-    return Window(bounds[rng.integers(6)], bounds[rng.integers(6)])
-
-
-def expression(rng, geometry, depth, dense):
-    """Any mask with at most ``depth`` operators above each leaf."""
-    kind = rng.choice(["&", "|", "~", "leaf"], p=[0.35, 0.35, 0.2, 0.1]) if depth else "leaf"
-    if kind == "~":
-        return ~expression(rng, geometry, depth - 1, dense)
-    if kind != "leaf":
-        left, right = (expression(rng, geometry, depth - 1, dense) for _ in "ab")
-        return left & right if kind == "&" else left | right
-    leaves = [Full, Empty, Causal, Causal, *[lambda: window(rng), lambda: key_lengths(rng, geometry)] * 4]
-    leaves += [lambda: dense_mask(rng, geometry)] * (4 * dense)
-    return leaves[rng.integers(len(leaves))]()
-
-
-@st.composite
-def cases(draw, dense=False):
-    geometry = draw(geometries())
-    return expression(draw(GENERATORS), geometry, draw(st.sampled_from([4, 2, 1, 3, 0])), dense), geometry
+ARRAY = np.ones((2, 2), bool)
 
 
 @st.composite
@@ -83,42 +47,6 @@ def row_spans(draw, keys, rows=3):
         begin, end = rng.integers(-2, keys + 3, (2, rows))
         total |= RowSpans.from_ranges(begin, end, keys)
     return total
-
-
-def keeps(mask, geometry, lead, head, i, j):
-    """One pair, straight from the table of leaves in the design: no arrays, no spans."""
-    p = geometry.q_offset + i
-    match mask:
-        case And(left, right):
-            return keeps(left, geometry, lead, head, i, j) and keeps(right, geometry, lead, head, i, j)
-        case Or(left, right):
-            return keeps(left, geometry, lead, head, i, j) or keeps(right, geometry, lead, head, i, j)
-        case Not(operand):
-            return not keeps(operand, geometry, lead, head, i, j)
-        case Causal():
-            return j <= p
-        case Window(left, right):
-            return (left is None or p - left <= j) and (right is None or j <= p + right)
-        case KeyLengths():
-            return j < np.broadcast_to(mask.n, geometry.lead)[lead]
-        case Dense():
-            return np.broadcast_to(mask.array, geometry.shape)[(*lead, head, i, j)]
-    return isinstance(mask, Full)
-
-
-def oracle(mask, geometry):
-    table = np.zeros(geometry.shape, bool)
-    for *lead, head, i, j in product(*map(range, geometry.shape)):
-        table[(*lead, head, i, j)] = keeps(mask, geometry, tuple(lead), head, i, j)
-    return table
-
-
-def formula(mask, geometry):
-    return mask.keep(geometry, np.arange(geometry.queries), np.arange(geometry.keys))
-
-
-def assert_same(got, want):
-    np.testing.assert_array_equal(np.broadcast_to(got, want.shape), want)
 
 
 def assert_normal(spans):
@@ -156,7 +84,7 @@ def test_the_judge_of_equality_says_no():
 
 
 @thorough
-@given(cases(dense=True))
+@given(cases())
 def test_formula_agrees_with_the_pairs_one_by_one(case):
     mask, geometry = case
     mask.check(geometry)
@@ -167,7 +95,7 @@ def test_formula_agrees_with_the_pairs_one_by_one(case):
 
 
 @thorough
-@given(cases(), st.data())
+@given(closed_cases(), st.data())
 def test_spans_agree_with_the_formula(case, data):
     mask, geometry = case
     start, stop = sorted(data.draw(st.integers(0, geometry.queries)) for _ in "ab")
@@ -181,7 +109,7 @@ def test_spans_agree_with_the_formula(case, data):
 
 
 @settings(max_examples=100, deadline=None)
-@given(cases(dense=True), st.data())
+@given(cases(), st.data())
 def test_formula_takes_any_rows_and_keys(case, data):
     mask, geometry = case
     rows = data.draw(st.lists(st.integers(0, geometry.queries - 1)) if geometry.queries else st.just([]))
@@ -222,8 +150,23 @@ def test_ranges_that_touch_are_fused_and_slots_trimmed():
     assert (one & two).data.shape == (2, 0, 2)
 
 
-@pytest.mark.parametrize("q_offset", [-3, 0, 5])
-@pytest.mark.parametrize("bound", [2**62 - 1, 2**62, 2**63 - 1, 2**63, 10**30])
+@pytest.mark.parametrize("leaf", [*CLOSED, *OPEN])
+@pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
+def test_each_leaf_agrees_with_the_pairs_one_by_one(leaf, lead):
+    rng = np.random.default_rng(7)
+    for q_offset in (0, -3, FARTHEST, -FARTHEST, Offsets(lead, tuple(range(-2, math.prod(lead) - 2)))):
+        geometry = Geometry(lead, 2, 5, 9, q_offset, len(lead) + 3)
+        mask = leaf(rng, geometry)
+        mask.check(geometry)
+        assert_same(formula(mask, geometry), oracle(mask, geometry))
+        spans = mask.spans(geometry, slice(1, 4))
+        if leaf in CLOSED:
+            assert_normal(spans)
+            assert_same(spans.to_dense(), oracle(mask, geometry)[..., 1:4, :])
+
+
+@pytest.mark.parametrize("q_offset", [-3, 0, 5, FARTHEST, -FARTHEST])
+@pytest.mark.parametrize("bound", [2**62 + 3, 2**63 - 1, 2**63, 10**30])
 def test_a_window_wider_than_int64_keeps_all(bound, q_offset):
     geometry = Geometry((), 1, 3, 4, q_offset)
     mask = Window(left=bound, right=bound)
@@ -231,40 +174,52 @@ def test_a_window_wider_than_int64_keeps_all(bound, q_offset):
     assert mask.spans(geometry, slice(0, 3)).is_full()
 
 
-def test_dense_has_no_spans_and_neither_has_what_contains_it():
+def ones(b, h, p, j):
+    return np.full(np.broadcast_shapes(p.shape, j.shape), True)
+
+
+@pytest.mark.parametrize(
+    "leaf", [Dense(np.ones((2, 3), bool)), Dilated(1), Documents([0, 0], [1, 0, 1]), from_function(ones)]
+)
+def test_what_has_no_closed_form_has_no_spans_and_neither_has_what_contains_it(leaf):
     geometry = Geometry((), 1, 2, 3)
-    dense = Dense(np.ones((2, 3), bool))
-    for mask in (dense, ~dense, dense & Full(), Full() | dense):
+    for mask in (leaf, ~leaf, leaf & Full(), Full() | leaf):
         assert mask.spans(geometry, slice(0, 2)) is None
 
 
 def test_flags():
     dense = Dense(np.ones((2, 2), bool))
-    assert not (Full() | Empty() & KeyLengths(3) | dense).positional
-    assert Causal().positional
-    assert (Full() & ~(KeyLengths(3) | Window(left=1))).positional
-    assert (Full() & ~(KeyLengths(3) | Causal())).cacheable
-    assert not (Full() & ~(Causal() | dense)).cacheable
+    by_index = Documents([1, 2]) & Blocks([[True]], 2) | Prefix(3)
+    assert not (Full() | Empty() & KeyLengths(3) | dense | by_index).positional
+    for leaf in (Causal(), Window(left=1), Global(1), Chunked(2), Dilated(2), from_function(ones)):
+        assert leaf.positional
+        assert (Full() & ~(KeyLengths(3) | leaf)).positional
+    assert (Full() & ~(KeyLengths(3) | Causal() | by_index | Dilated(2))).cacheable
+    for leaf in (dense, from_function(ones), Documents(np.zeros(MAX_CACHED_BYTES // 8 + 1, int))):
+        assert not (Full() & ~(Causal() | leaf)).cacheable
 
 
 def test_equality_and_hash_are_structural():
     def build(n):
-        return Causal() & (Window(left=4) | ~KeyLengths(n))
+        return Causal() & (Window(left=4) | ~KeyLengths(n) | Documents(n, [n]) | Blocks(np.array([n]) > 3, 4))
 
     assert build([3, 5]) == build(np.array([3, 5], np.uint8))
     assert hash(build([3, 5])) == hash(build(np.array([3, 5])))
     assert len({build([3, 5]), build((3, 5)), build([3, 6])}) == 2
     different = [
         *(Full(), Empty(), Causal(), Window(), Window(left=1), Window(right=1)),
+        *(Prefix(3), Prefix(4), Global(3), Chunked(3), Dilated(3)),
         *(KeyLengths(3), KeyLengths([3]), KeyLengths([[3]]), KeyLengths([3, 5])),
+        *(Documents([3]), Documents([[3]]), Documents([3], [3]), Documents([3, 5]), Documents([3], [3, 5])),
+        *(Blocks([[True]], 3), Blocks([[False]], 3), Blocks([[True]], 4), Blocks([[True]], (3, 4))),
         *(~Causal(), Causal() & Full(), Full() & Causal(), Causal() | Full()),
     ]
     assert len(set(different)) == len(different)
 
 
-def test_equality_and_hash_of_dense_are_by_identity():
-    array = np.ones((2, 2), bool)
-    one, other = Dense(array), Dense(array)
+@pytest.mark.parametrize("make", [lambda: Dense(ARRAY), lambda: from_function(ones)])
+def test_equality_and_hash_of_dense_and_functions_are_by_identity(make):
+    one, other = make(), make()
     assert one == one
     assert one != other
     assert len({one, other, one}) == 2
@@ -272,16 +227,35 @@ def test_equality_and_hash_of_dense_are_by_identity():
     assert Causal() & one != Causal() & other
 
 
-def test_masks_are_frozen():
-    lengths = np.array([3, 5])
-    mask = KeyLengths(lengths)
-    lengths[0] = 7
-    assert mask.n.tolist() == [3, 5]
-    with pytest.raises(ValueError, match="read-only"):
-        mask.n[0] = 1
-    for leaf, name in [(mask, "n"), (Window(left=1), "left"), (Dense(np.ones((1, 1), bool)), "array")]:
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(leaf, name, None)
+@pytest.mark.parametrize(
+    ("leaf", "name", "array"),
+    [
+        (KeyLengths, "n", np.array([3, 5])),
+        (Documents, "ids", np.array([3, 5])),
+        (lambda array: Documents([0], array), "key_ids", np.array([3, 5])),
+        (lambda array: Blocks(array, 4), "array", np.array([[True, False]])),
+    ],
+)
+def test_masks_copy_and_stay(leaf, name, array):
+    mask = leaf(array)
+    before, text = hash(mask), repr(mask)
+    array[...] = array[..., ::-1].copy()
+    assert (hash(mask), repr(mask)) == (before, text)
+    for twin in (mask, pickle.loads(pickle.dumps(mask)), copy.copy(mask)):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(twin, name)[...] = 0
+
+
+@pytest.mark.parametrize(
+    ("leaf", "name"),
+    [
+        *((KeyLengths(3), "n"), (Window(left=1), "left"), (Dense(ARRAY), "array"), (from_function(ones), "function")),
+        *((Prefix(1), "n"), (Chunked(2), "size"), (Documents([1]), "key_ids"), (Blocks(ARRAY, 2), "block")),
+    ],
+)
+def test_masks_are_frozen(leaf, name):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(leaf, name, None)
 
 
 def test_dense_does_not_copy():
@@ -289,20 +263,28 @@ def test_dense_does_not_copy():
     assert Dense(array).array is array
 
 
-@given(cases())
+@given(closed_cases())
 def test_pickle_and_repr_give_the_mask_back(case):
     mask, _ = case
-    for twin in (pickle.loads(pickle.dumps(mask)), copy.deepcopy(mask), eval(repr(mask), vars(masks).copy())):
+    spelled = [] if "<" in repr(mask) else [eval(repr(mask), vars(masks).copy())]
+    for twin in (pickle.loads(pickle.dumps(mask)), copy.deepcopy(mask), *spelled):
         assert twin == mask
         assert hash(twin) == hash(mask)
         assert repr(twin) == repr(mask)
 
 
-def test_pickle_keeps_lengths_read_only_and_dense_arrays():
-    assert not pickle.loads(pickle.dumps(KeyLengths([3, 5]))).n.flags.writeable
+def test_pickle_keeps_dense_arrays_and_functions():
     array = np.eye(3, dtype=bool)
     twin = pickle.loads(pickle.dumps(~Dense(array)))
     np.testing.assert_array_equal(twin.operand.array, array)
+    assert pickle.loads(pickle.dumps(~from_function(ones))).operand.function is ones
+
+
+def test_pickle_leaves_out_what_can_be_found_again():
+    mask = Documents(np.zeros(4096, int))
+    before = len(pickle.dumps(mask))
+    assert mask.spans(Geometry((), 1, 4096, 4096), slice(0, 1)).data.tolist() == [[[[0, 4096]]]]
+    assert len(pickle.dumps(mask)) == before
 
 
 @pytest.mark.parametrize(
@@ -319,6 +301,17 @@ def test_pickle_keeps_lengths_read_only_and_dense_arrays():
         (~~Causal() | Window(np.int64(1), 2), "~~Causal() | Window(left=1, right=2)"),
         (Window(), "Window()"),
         (KeyLengths(4), "KeyLengths(4)"),
+        (Prefix(np.int8(4)) | Global(10**30), f"Prefix(4) | Global({10**30})"),
+        (Chunked(4) & Dilated(2), "Chunked(4) & Dilated(2)"),
+        (Documents([1, 2]) & Documents([1], [1, 2]), "Documents([1, 2]) & Documents([1], [1, 2])"),
+        (Blocks([[True, False]], (64, 64)), "Blocks([[True, False]], 64)"),
+        (Blocks([[True]], (64, 32)), "Blocks([[True]], (64, 32))"),
+        (Documents(np.arange(64)), f"Documents({list(range(64))})"),
+        (Documents(np.arange(65, dtype=np.int8)), "Documents(<int64 (65,)>)"),
+        (Blocks(np.ones((9, 9), bool), 2), "Blocks(<bool (9, 9)>, 2)"),
+        (Blocks(np.ones((0, 9), bool), 2), "Blocks(<bool (0, 9)>, 2)"),
+        (from_function(ones) & from_function(lambda b, h, p, j: p), "from_function(ones) & from_function(<lambda>)"),
+        (from_function(functools.partial(ones)), "from_function(partial)"),
         (Full() & Dense(np.ones((2, 3), bool)), "Full() & Dense(<bool (2, 3)>)"),
     ],
 )
@@ -328,5 +321,6 @@ def test_repr_reads_like_the_expression(mask, text):
 
 def test_public_names():
     public = {name for name in vars(masks) if not name.startswith("_")}
-    assert public == {"Mask", "Full", "Empty", "Causal", "Window", "KeyLengths", "Dense"}
-    assert all(issubclass(getattr(masks, name), Mask) for name in public)
+    leaves = {"Mask", "Full", "Empty", "Causal", "Window", "Prefix", "Global", "Chunked", "Dilated", "KeyLengths"}
+    assert public == {*leaves, "Documents", "Blocks", "Dense", "from_function"}
+    assert all(issubclass(getattr(masks, name), Mask) for name in public - {"from_function"})

@@ -9,10 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard._types import Geometry
-from regard.masks import Causal, Dense, Empty, Full, KeyLengths, Window, _lower
+from masks_random import GENERATORS, assert_same, cases, dense, formula, geometries
+from regard._errors import MaskError
+from regard._types import Geometry, Offsets
+from regard.masks import (
+    Blocks,
+    Causal,
+    Chunked,
+    Dense,
+    Dilated,
+    Documents,
+    Empty,
+    Full,
+    Global,
+    KeyLengths,
+    Prefix,
+    Window,
+    _evaluate,
+    _lower,
+    from_function,
+)
 from regard.masks._lower import BAND_ROWS, Band, lower
-from test_masks_algebra import GENERATORS, assert_same, cases, dense_mask, formula, geometries
 
 
 def decode(band, geometry):
@@ -66,7 +83,7 @@ def test_the_judge_says_no():
 
 
 @settings(max_examples=200, deadline=None)
-@given(cases(dense=True), st.integers(1, 8), st.sampled_from([0, 1, 8]))
+@given(cases(), st.integers(1, 8), st.sampled_from([0, 1, 8]))
 def test_bands_say_what_the_formula_says(case, band_rows, max_spans):
     mask, geometry = case
     with pytest.MonkeyPatch.context() as patch:
@@ -75,7 +92,7 @@ def test_bands_say_what_the_formula_says(case, band_rows, max_spans):
 
 
 @settings(max_examples=100, deadline=None)
-@given(cases(dense=True), st.integers(1, 8), st.data())
+@given(cases(), st.integers(1, 8), st.data())
 def test_some_rows_lower_to_their_part_of_the_whole(case, band_rows, data):
     mask, geometry = case
     start, stop = sorted(data.draw(st.integers(0, geometry.queries)) for _ in "ab")
@@ -87,13 +104,13 @@ def test_some_rows_lower_to_their_part_of_the_whole(case, band_rows, data):
 
 
 @settings(max_examples=100, deadline=None)
-@given(cases(dense=True), st.integers(1, 30), st.integers(1, 30), st.integers(1, 3))
-def test_bits_that_are_cut_short_say_the_same(case, band_bytes, chunk_bytes, min_rows):
+@given(cases(), st.integers(1, 30), st.integers(1, 30), st.integers(1, 3))
+def test_bits_that_are_cut_short_say_the_same(case, band_bytes, chunk_pairs, min_rows):
     mask, geometry = case
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_lower, "MAX_SPANS", -1)
         patch.setattr(_lower, "MAX_BAND_BYTES", band_bytes)
-        patch.setattr(_lower, "MAX_CHUNK_BYTES", chunk_bytes)
+        patch.setattr(_evaluate, "MAX_CHUNK_PAIRS", chunk_pairs)
         patch.setattr(_lower, "MIN_BAND_ROWS", min_rows)
         bands = list(lower(mask, geometry))
         assert_lowers(bands, mask, geometry)
@@ -106,7 +123,7 @@ def test_bits_that_are_cut_short_say_the_same(case, band_bytes, chunk_bytes, min
 
 @given(geometries(), GENERATORS)
 def test_a_lone_dense_is_a_view_of_the_users_array(geometry, rng):
-    mask = dense_mask(rng, geometry)
+    mask = dense(rng, geometry)
     bands = list(lower(mask, geometry, band_rows=3))
     assert_lowers(bands, mask, geometry)
     for band in bands:
@@ -142,6 +159,21 @@ def test_a_view_keeps_strides():
         (~Dense(np.ones((2, 1, 1, 40), bool)), "bits", (2, 1, 20, 5)),
         (Causal() | Dense(np.ones((1, 3, 20, 1), bool)), "bits", (1, 3, 20, 5)),
         (~Dense(np.eye(20, 1, dtype=bool)), "bits", (1, 1, 20, 5)),
+        (Prefix(30), "spans", (1, 1, 1, 1, 2)),
+        (Prefix(10**30), "full", None),
+        (Global(3), "spans", (1, 1, 20, 1, 2)),
+        (Global(20), "full", None),
+        (Chunked(8), "spans", (1, 1, 20, 1, 2)),
+        (Dilated(2), "bits", (1, 1, 20, 5)),
+        (Documents(np.arange(20) // 3, np.arange(40) // 3), "spans", (1, 1, 20, 1, 2)),
+        (Documents([[5] * 20, [6] * 20], [5] * 30 + [6] * 10), "spans", (2, 1, 1, 1, 2)),
+        (Documents([[5] * 20, [6] * 20], [5, 6] * 20), "bits", (2, 1, 20, 5)),
+        (Blocks(np.eye(2, dtype=bool), (10, 20)), "spans", (1, 1, 20, 1, 2)),
+        (Blocks(np.arange(48).reshape(1, 3, 4, 4) % 5 > 0, (5, 10)), "spans", (1, 3, 20, 2, 2)),
+        (Blocks(np.arange(20) % 2 == [[1]], (20, 2)), "bits", (1, 1, 20, 5)),
+        (from_function(lambda b, h, p, j: j <= p), "bits", (1, 1, 20, 5)),
+        (from_function(lambda b, h, p, j: h * j <= p), "bits", (1, 3, 20, 5)),
+        (from_function(lambda b, h, p, j: b < j), "bits", (2, 1, 20, 5)),
         (Dense(np.ones((2, 1, 1, 40), bool)), "bytes", (2, 1, 1, 40)),
         (Dense(np.ones((20, 1), bool)), "bytes", (1, 1, 20, 1)),
     ],
@@ -158,6 +190,14 @@ def test_rows_that_agree_are_told_once():
     before, after = lower(mask, Geometry((2,), 1, 16, 20), band_rows=8)
     assert before.data.shape == (2, 1, 8, 1, 2)
     assert after.data.tolist() == [[[[[0, 5]]]], [[[[0, 7]]]]]
+
+
+def test_an_offset_per_batch_entry_gives_spans_a_leading_axis():
+    geometry = Geometry((2, 3), 4, 2, 9, Offsets((2, 1), (0, 5)), rank=5)
+    (band,) = lower(Causal(), geometry)
+    assert band.data.tolist() == [[[[[[0, 1]], [[0, 2]]]]], [[[[[0, 6]], [[0, 7]]]]]]
+    (band,) = lower(Causal() & Prefix(1), geometry)
+    assert band.data.shape == (2, 1, 1, 1, 1, 2)
 
 
 def test_many_ranges_become_bits():
@@ -219,9 +259,85 @@ def test_a_band_of_bits_stays_under_its_size_and_so_do_temporaries():
     np.testing.assert_array_equal(row, formula(Causal(), geometry)[0, 0, 100])
 
 
-def test_long_causal_lowers_fast():
-    length = 131072
+LENGTH = 131072
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        Causal(),
+        Causal() & Documents(np.sort(np.random.default_rng(0).integers(0, 300, LENGTH))),
+        Causal() & Blocks(np.add.outer(np.arange(1024), np.arange(1024)) % 700 < 300, 128),
+    ],
+)
+def test_long_sequences_lower_fast_and_small(mask):
     start = time.process_time()
-    total = sum(math.prod(band.data.shape[:-1]) for band in lower(Causal(), Geometry((), 1, length, length)))
-    assert time.process_time() - start < 1
-    assert total == length
+    tracemalloc.start()
+    bands = [(band.kind, band.rows, band.data.shape[-2]) for band in lower(mask, Geometry((), 1, LENGTH, LENGTH))]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert time.process_time() - start < 2
+    assert peak < 16 << 20
+    assert {kind for kind, _, _ in bands} == {"spans"}
+    assert sum(rows.stop - rows.start for _, rows, _ in bands) == LENGTH
+    assert max(width for _, _, width in bands) <= 2
+
+
+def test_documents_in_pieces_lower_in_bounded_memory():
+    ids = np.random.default_rng(0).integers(0, 3, LENGTH)
+    tracemalloc.start()
+    band = next(lower(Documents(ids), Geometry((), 1, LENGTH, LENGTH)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (band.kind, band.data.shape) == ("bits", (1, BAND_ROWS, LENGTH // 8))
+    assert peak - band.data.nbytes < 8 << 20
+    row = np.unpackbits(band.data[0, 77], bitorder="little").astype(bool)
+    np.testing.assert_array_equal(row, ids == ids[77])
+
+
+def recorded(sizes, answer):
+    """A function that notes how many pairs each call is about."""
+
+    def function(b, h, p, j):
+        kept = answer(b, h, p, j)
+        sizes.append(math.prod(np.broadcast_shapes(*(a.shape for a in (b, h, p, j)), kept.shape)[-2:]))
+        assert kept.size <= _evaluate.MAX_CHUNK_PAIRS
+        return kept
+
+    return from_function(function)
+
+
+@pytest.mark.parametrize("most", [8, 100, 4096])
+@pytest.mark.parametrize("use", ["lower", "materialize", "picture"])
+def test_a_function_is_asked_for_bounded_blocks(most, use, monkeypatch):
+    monkeypatch.setattr(_evaluate, "MAX_CHUNK_PAIRS", most)
+    sizes, geometry = [], Geometry((), 1, 70, 301, rank=2)
+    mask = Causal() & recorded(sizes, lambda b, h, p, j: (p + j) % 3 > 0)
+    if use == "lower":
+        list(lower(mask, geometry))
+    elif use == "materialize":
+        mask.materialize(70, 301)
+    else:
+        mask.picture(70, 301)
+    assert max(sizes) <= most
+    assert 70 * 301 <= sum(sizes) <= 70 * 301 + 70  # each pair once; one pair more for each band
+
+
+def test_the_blocks_of_a_function_shrink_with_batch_and_heads():
+    sizes = []
+    mask = recorded(sizes, lambda b, h, p, j: (b + h + p + j) % 3 > 0)
+    list(lower(mask, Geometry((16,), 32, 40, 5000)))
+    assert max(sizes) <= _evaluate.MAX_CHUNK_PAIRS // 512
+    assert sum(sizes) == 40 * 5000 + 1
+
+
+def test_a_function_that_gains_axes_by_value_is_refused():
+    def moody(b, h, p, j):
+        return (b + j >= 0) if p.max() > 5 else j >= 0
+
+    mask = Causal() & from_function(moody)
+    with pytest.raises(MaskError) as error:
+        list(lower(mask, Geometry((2,), 1, 10, 3), band_rows=4))
+    assert "from_function(moody) tells batch entries or heads apart in rows 4 ... 7, but not in row 4 alone" in str(
+        error.value
+    )

@@ -7,7 +7,21 @@ import pytest
 
 from regard._errors import MaskError, RegardError
 from regard._types import Geometry
-from regard.masks import Causal, Dense, Empty, Full, KeyLengths, Window
+from regard.masks import (
+    Blocks,
+    Causal,
+    Chunked,
+    Dense,
+    Dilated,
+    Documents,
+    Empty,
+    Full,
+    Global,
+    KeyLengths,
+    Prefix,
+    Window,
+    from_function,
+)
 
 SCORES = Geometry(lead=(2,), heads=4, queries=5, keys=7)
 
@@ -67,6 +81,23 @@ def test_a_window_takes_any_integer(value):
 
 
 @pytest.mark.parametrize(
+    ("leaf", "name", "way"),
+    [
+        (Prefix, "n", "write Empty()"),
+        (Global, "n", "leave it out"),
+        (Chunked, "size", "write Full()"),
+        (Dilated, "step", "write Full()"),
+    ],
+)
+@pytest.mark.parametrize("value", [0, -1, 2.0, 1.5, "3", True, np.True_, None, np.float32(4), np.int64(-2), [1]])
+def test_a_number_of_keys_is_positive(leaf, name, way, value):
+    with pytest.raises(MaskError) as error:
+        leaf(value)
+    assert_says(error, [f"{leaf.__name__}({value!r})", f"{name} is an integer, 1 or more", way])
+    assert leaf(np.uint8(3)) == leaf(3)
+
+
+@pytest.mark.parametrize(
     ("n", "got"),
     [
         ([3.0, 5.0], ["float64", "(2,)", "np.asarray(n, int)"]),
@@ -74,6 +105,7 @@ def test_a_window_takes_any_integer(value):
         (True, ["bool", "()"]),
         (np.ones((2, 7), bool), ["bool", "(2, 7)", "Dense(mask[:, None, None, :])"]),
         (None, ["object"]),
+        (np.array([2**63], np.uint64), ["uint64", "(1,)"]),
     ],
 )
 def test_key_lengths_are_integers(n, got):
@@ -108,18 +140,138 @@ def test_key_lengths_that_fit(n, lead):
     assert KeyLengths(n).check(Geometry(lead, 1, 5, 7)) is None
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.uint8])
-def test_dense_refuses_integers(dtype):
+@pytest.mark.parametrize(
+    ("make", "name", "got"),
+    [
+        (lambda: Documents([1.0, 2.0]), "ids", ["float64", "(2,)"]),
+        (lambda: Documents([True]), "ids", ["bool", "(1,)"]),
+        (lambda: Documents(["a", "b"]), "ids", ["<U1", "(2,)", "np.unique(names, return_inverse=True)[1]"]),
+        (lambda: Documents(3), "ids", ["int64", "()", "(Sq,) or (*lead, Sq)"]),
+        (lambda: Documents([1], 3), "key_ids", ["int64", "()", "(Skv,) or (*lead, Skv)"]),
+        (lambda: Documents([1], [2**63]), "key_ids", ["uint64", "(1,)"]),
+        (lambda: Documents([1], [2**70]), "key_ids", ["object", "(1,)"]),
+    ],
+)
+def test_document_ids_are_integers(make, name, got):
     with pytest.raises(MaskError) as error:
-        Dense(np.ones((5, 7), dtype))
+        make()
+    assert_says(error, [f"Documents takes integers as {name}, of shape", *got])
+
+
+def test_the_way_out_for_named_documents_works():
+    names = np.array(["b", "b", "a"])
+    assert Documents(np.unique(names, return_inverse=True)[1]) == Documents([1, 1, 0])
+
+
+def test_documents_of_queries_and_of_keys_are_both_given():
+    with pytest.raises(MaskError) as error:
+        Documents(np.zeros(5, int)).check(SCORES)
+    assert_says(error, ["(5,)", "no key_ids", "Sq = 5", "Skv = 7", "write Documents(ids, key_ids)", "one per key"])
+
+
+@pytest.mark.parametrize(
+    ("ids", "key_ids", "told"),
+    [
+        ((6,), (7,), ["ids of shape (6,)", "per query", "(5,) or (2, 5)"]),
+        ((5,), (5,), ["key_ids of shape (5,)", "per key", "(7,) or (2, 7)"]),
+        ((3, 5), (7,), ["ids of shape (3, 5)", "(5,) or (2, 5)"]),
+        ((5,), (2, 1), ["key_ids of shape (2, 1)", "(7,) or (2, 7)"]),
+        ((5,), (1, 2, 7), ["key_ids of shape (1, 2, 7)", "each leading axis 1 or full"]),
+    ],
+)
+def test_documents_print_the_shapes(ids, key_ids, told):
+    with pytest.raises(MaskError) as error:
+        Documents(np.zeros(ids, int), np.zeros(key_ids, int)).check(SCORES)
+    assert_says(error, ["Documents has", *told])
+
+
+@pytest.mark.parametrize(("ids", "key_ids"), [((5,), (7,)), ((2, 5), (1, 7)), ((1, 5), (2, 7))])
+def test_documents_that_fit(ids, key_ids):
+    assert Documents(np.zeros(ids, int), np.zeros(key_ids, int)).check(SCORES) is None
+
+
+@pytest.mark.parametrize("block", [0, -2, True, 2.0, "64", None, (64,), (64, 64, 64), (0, 64), (64, 1.5), (True, 2)])
+def test_a_block_is_a_size(block):
+    with pytest.raises(MaskError) as error:
+        Blocks([[True]], block)
+    assert_says(error, [f"Blocks(..., {block!r})", "1 or more", "(rows, keys)"])
+
+
+def test_a_block_takes_any_integers():
+    assert Blocks([[True]], np.int8(4)) == Blocks([[True]], [4, np.uint8(4)]) == Blocks([[True]], (4, 4))
+
+
+@pytest.mark.parametrize(
+    ("shape", "block", "told"),
+    [
+        ((2, 2), 2, ["3 x 4 blocks of 2 x 2", "shape (3, 4)"]),
+        ((4, 3), 2, ["3 x 4 blocks of 2 x 2"]),
+        ((1, 4), 2, ["3 x 4 blocks of 2 x 2"]),
+        ((5, 7), (4, 3), ["2 x 3 blocks of 4 x 3", "shape (2, 3)"]),
+        ((3, 3, 4), 2, ["rank of the scores"]),
+        ((2, 3, 4), 2, ["rank of the scores"]),
+        ((2, 3, 3, 4), 2, ["each axis before these 1 or full"]),
+        ((1, 2, 4, 3, 4), 2, ["rank of the scores"]),
+        ((4,), 2, ["rank of the scores"]),
+        ((), 2, ["rank of the scores"]),
+    ],
+)
+def test_blocks_print_the_table_and_what_it_must_cover(shape, block, told):
+    with pytest.raises(MaskError) as error:
+        Blocks(np.ones(shape, bool), block).check(SCORES)
+    assert_says(error, [f"table of shape {shape}", "scores of shape (2, 4, 5, 7)", *told])
+
+
+@pytest.mark.parametrize(
+    ("shape", "block"), [((3, 4), 2), ((2, 4, 3, 4), 2), ((1, 4, 3, 4), 2), ((1, 1, 1, 1), 7), ((5, 2), (1, 4))]
+)
+def test_blocks_that_fit(shape, block):
+    assert Blocks(np.ones(shape, bool), block).check(SCORES) is None
+
+
+@pytest.mark.parametrize("f", [None, 3, Causal(), np.ones((2, 2), bool)])
+def test_from_function_takes_functions(f):
+    with pytest.raises(MaskError) as error:
+        from_function(f)
+    assert_says(error, [f"from_function({f!r})", "f(b, h, p, j)", "lambda b, h, p, j: j <= p"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "got"),
+    [
+        (lambda b, h, p, j: p - j, ["dtype int64 and shape (1, 1, 5, 7)"]),
+        (lambda b, h, p, j: (p - j) / 2, ["dtype float64"]),
+        (lambda b, h, p, j: np.ones((5, 8), bool), ["dtype bool and shape (5, 8)"]),
+        (lambda b, h, p, j: np.ones((3, 1, 5, 7), bool), ["shape (3, 1, 5, 7)"]),
+        (lambda b, h, p, j: np.ones((1, 2, 4, 5, 7), bool), ["shape (1, 2, 4, 5, 7)"]),
+        (lambda b, h, p, j: np.ones((1, 1, 1, 1, 1), bool), ["shape (1, 1, 1, 1, 1)"]),
+        (lambda b, h, p, j: True, ["True"]),
+        (lambda b, h, p, j: None, ["None"]),
+        (lambda b, h, p, j: [True], ["[True]"]),
+        (lambda b, h, p, j: 1.5, ["1.5"]),
+    ],
+)
+def test_a_function_returns_bools_for_the_block(answer, got):
+    mask = ~from_function(answer)
+    with pytest.raises(MaskError) as error:
+        mask.keep(SCORES, np.arange(5), np.arange(7))
+    assert_says(error, ["from_function(<lambda>) returned", *got, "block of shape (2, 4, 5, 7)", "bool array"])
+
+
+@pytest.mark.parametrize("leaf", [Dense, lambda array: Blocks(array, 4)])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8])
+def test_tables_refuse_integers(leaf, dtype):
+    with pytest.raises(MaskError) as error:
+        leaf(np.ones((5, 7), dtype))
     assert_says(error, [np.dtype(dtype).name, "(5, 7)", "mask.astype(bool)", "~mask.astype(bool)", "masked out"])
     assert "bias" not in str(error.value)
 
 
+@pytest.mark.parametrize("leaf", [Dense, lambda array: Blocks(array, 4)])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
-def test_dense_refuses_floats(dtype):
+def test_tables_refuse_floats(leaf, dtype):
     with pytest.raises(MaskError) as error:
-        Dense(np.zeros((5, 7), dtype))
+        leaf(np.zeros((5, 7), dtype))
     assert_says(error, [np.dtype(dtype).name, "(5, 7)", "a bias is float and is added", "bias=", "mask.astype(bool)"])
 
 
@@ -184,7 +336,7 @@ def test_dense_shapes_that_fit(shape, geometry):
     "wrap", [lambda m: ~m, lambda m: Causal() & m, lambda m: m | Full(), lambda m: ~(Empty() | ~m)]
 )
 def test_an_expression_checks_its_leaves(wrap):
-    for leaf in (KeyLengths(8), Dense(np.ones((6, 7), bool))):
+    for leaf in (KeyLengths(8), Dense(np.ones((6, 7), bool)), Documents([1]), Blocks([[True]], 6)):
         with pytest.raises(RegardError):
             wrap(leaf).check(SCORES)
     assert wrap(KeyLengths(7)).check(SCORES) is None

@@ -1,5 +1,7 @@
 """What a user reads when a call is wrong: the fact, the values, the way out."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -54,15 +56,15 @@ def test_shapes(changes, parts):
     ("dtype", "parts"),
     [
         (
-            "float64",
-            ["query has dtype float64", "float32", "query.astype(np.float32)", "reference.attention"],
+            "int64",
+            ["query has the integer dtype int64", "float32, float64, float16, bfloat16", "query.astype(np.float32)"],
         ),
-        ("float16", ["float16", "astype(np.float32)"]),
-        ("int64", ["integer dtype (int64)", "astype(np.float32)"]),
-        ("bool", ["bool", "astype(np.float32)"]),
+        ("bool", ["dtype bool", "astype(np.float32)"]),
         (">f4", ["'>f4'", "byte order", "astype(np.float32)"]),
-        ("object", ["object", "astype(np.float32)"]),
+        ("object", ["not an array of numbers", "object"]),
         ("complex64", ["complex64"]),
+        ("longdouble", ["float128" if np.dtype("longdouble").itemsize == 16 else "longdouble"]),
+        ("U3", ["<U3"]),
     ],
 )
 def test_dtypes(dtype, parts):
@@ -70,7 +72,8 @@ def test_dtypes(dtype, parts):
 
 
 def test_other_containers():
-    refused(rg.DTypeError, "float64", query=[[1, 2]], key=[[1, 2]], value=[[1, 2]])
+    assert rg.attention([[1, 2]], [[1, 2]], [[1, 2, 3]]).dtype == np.float64
+    refused(rg.DTypeError, "query is float64", "cast them to one", query=[[1, 2]])
     refused(rg.DTypeError, "not an array of numbers", query=[[1, 2], [3]])
     refused(rg.DTypeError, "masked array", "query.data", query=np.ma.masked_array(Q))
     refused(
@@ -116,7 +119,7 @@ def test_alignment_prints_both_choices():
     refused(rg.AlignmentError, "'bottom'", '"start"', '"end"', q_offset="bottom")
     refused(rg.AlignmentError, "True", "an int", q_offset=True)
     refused(rg.AlignmentError, "1.5", q_offset=1.5)
-    refused(rg.AlignmentError, str(2**63), "2**62", q_offset=2**63)
+    refused(rg.AlignmentError, str(2**63), "2**61", q_offset=2**63)
     rg.attention(Q, K, V, mask=rg.KeyLengths([3, 5]))
     rg.attention(Q, f32(2, 2, 3, 8), f32(2, 2, 3, 5), mask=rg.Causal())
 
@@ -126,23 +129,91 @@ def test_scale(scale):
     refused(rg.UnsupportedError, "scale is", "finite number", scale=scale)
 
 
+def test_what_comes_later_is_refused():
+    refused(rg.UnsupportedError, "dropout= is not supported by this version", "leave it out", dropout=0.1)
+
+
+@pytest.mark.parametrize("softcap", [0, -1.0, np.nan, np.inf, True, "50"])
+def test_softcap(softcap):
+    refused(rg.UnsupportedError, "softcap is", "leave it out", softcap=softcap)
+
+
 @pytest.mark.parametrize(
-    ("options", "way_out"),
+    ("error", "bias", "parts"),
     [
-        ({"bias": np.zeros((3, 7), np.float32)}, "mask=(bias == 0)"),
-        ({"softcap": 30.0}, "leave it out"),
-        ({"sinks": np.zeros(4, np.float32)}, "sigmoid(lse - sink)"),
-        ({"dropout": 0.1}, "leave it out"),
-        ({"out": Q}, "out[...] = attention(...)"),
-        ({"q_offset": [1, 2]}, "call once per offset"),
+        (rg.MaskError, np.ones((3, 7), bool), ["bool", "pass mask="]),
+        (rg.DTypeError, np.ones((3, 7), int), ["bias has the integer dtype", "astype(np.float32)"]),
+        (rg.ShapeError, f32(2, 7), ["the bias has shape (2, 7)", "(2, 4, 3, 7)", "bias[:, None, None, :]"]),
+        (rg.ShapeError, f32(4, 3, 7), ["(4, 3, 7)", "bias[None, :]"]),
+        (rg.ShapeError, f32(7), ["(7,)", "bias[None, None, None, :]"]),
     ],
 )
-def test_what_comes_later_is_refused(options, way_out):
-    refused(rg.UnsupportedError, "not supported by this version", way_out, **options)
+def test_bias(error, bias, parts):
+    refused(error, *parts, bias=bias)
 
 
-def test_aux_is_refused():
-    refused(rg.UnsupportedError, "aux", ".lse", call=rg.attention_forward, aux="lse")
+@pytest.mark.parametrize("call", [rg.attention, rg.attention_forward, rg.plan, rg.reference.attention])
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("is_causal", "mask=rg.Causal()"),
+        ("attn_mask", "bias= for a float one"),
+        ("key_padding_mask", "rg.KeyLengths(lengths)"),
+        ("sm_scale", "scale="),
+        ("need_weights", ".weights"),
+        ("colour", "the options are mask, bias"),
+    ],
+)
+def test_names_of_other_libraries(call, name, ours):
+    with pytest.raises(TypeError, match=re.escape(ours)) as caught:
+        call(Q, K, V, **{name: True})
+    assert name in str(caught.value)
+
+
+def test_classes_and_shapes_in_place_of_values():
+    refused(rg.MaskError, "Causal(...), with parentheses", mask=rg.Causal)
+    refused(rg.DTypeError, "query is of type tuple", ".shape and .dtype", query=(2, 3), call=rg.plan)
+    refused(rg.DTypeError, "query is None", query=None)
+    refused(rg.DTypeError, "complex64", "query.real", query=Q.astype(np.complex64))
+    odd = type("Odd", (), {"shape": (2, 3), "dtype": "torch.float32"})()
+    refused(rg.DTypeError, "torch.float32", "not a NumPy dtype", query=odd, call=rg.plan)
+    named = type("Named", (), {"shape": (2, 3), "dtype": np.float32})()
+    assert rg.plan(named, named, named).problem.dtype == "float32"
+    huge = type("Huge", (), {"shape": (2, 2**24 + 1), "dtype": np.float32})()
+    refused(rg.ShapeError, "head size 16777217", "16777216", query=huge, key=huge, value=huge, call=rg.plan)
+
+
+def test_sinks():
+    refused(rg.ShapeError, "sinks has shape (3,)", "(2, 4)", "(4,)", sinks=f32(3))
+    refused(rg.DTypeError, "sinks has the integer dtype", sinks=np.ones(4, int))
+
+
+def test_offsets_per_batch():
+    refused(rg.AlignmentError, "q_offset has shape (3,)", "(2,)", mask=rg.Causal(), q_offset=[1, 2, 3])
+    refused(rg.AlignmentError, "at most 2**61", mask=rg.Causal(), q_offset=np.uint64([2**63, 1]))
+    refused(rg.AlignmentError, "ints per batch", mask=rg.Causal(), q_offset=[1.0, 2.0])
+
+
+def test_out():
+    good = f32(2, 4, 3, 5)
+    refused(rg.ShapeError, "out has shape (3, 5)", "(2, 4, 3, 5)", out=f32(3, 5))
+    refused(rg.DTypeError, "float64", "float32", out=good.astype(np.float64))
+    refused(rg.UnsupportedError, "list", "NumPy array of shape (2, 4, 3, 5)", out=[1])
+    refused(rg.UnsupportedError, "read-only", out=np.broadcast_to(np.float32(0), (2, 4, 3, 5)))
+    square = f32(2, 4, 3, 8)
+    refused(
+        rg.UnsupportedError, "share memory with query", "pass a copy", query=square, key=square.copy(),
+        value=square.copy(), out=square,
+    )  # fmt: skip
+
+
+def test_aux():
+    refused(rg.UnsupportedError, "'lse'", "rg.Aux(lse=..., state=...)", call=rg.attention_forward, aux="lse")
+    result = rg.attention_forward(Q, K, V, aux=rg.Aux(lse=False))
+    with pytest.raises(rg.UnsupportedError, match=r"pass aux=rg\.Aux\(state=True\)"):
+        _ = result.state
+    with pytest.raises(rg.UnsupportedError, match=r"pass aux=rg\.Aux\(lse=True\)"):
+        _ = result.lse
 
 
 def test_config():

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -119,6 +120,121 @@ def test_ctrl_c_raises_soon_and_the_next_call_works():
     assert word == "interrupted", done.stdout + done.stderr
     assert float(seconds) < 1.3
     assert float(mean) == 1
+
+
+LONG_TASK = (
+    INTERRUPT.replace(
+        "x = np.ones((1, 16, 16384, 64), np.float32)",
+        """
+q = np.ones((1, 64, 128), np.float32)
+x = np.broadcast_to(np.float32(1), (1, 20_000_000, 128))
+""",
+    )
+    .replace("rg.attention(x, x, x)", "rg.attention(q, x, x)", 1)
+    .replace("x[:, :1, :50]", "q[:, :50]")
+)
+
+
+def test_ctrl_c_within_one_long_task():
+    """64 queries over 20 million keys are one task."""
+    done = in_new_process(LONG_TASK, REGARD_NUM_THREADS="1")
+    word, seconds, mean = done.stdout.split()
+    assert word == "interrupted", done.stdout + done.stderr
+    assert float(seconds) < 1.3
+    assert float(mean) == 1
+
+
+NESTED = """
+import signal, numpy as np, regard as rg
+q = np.ones((1, 64, 256), np.float32)
+x = np.broadcast_to(np.float32(1), (1, 1_000_000, 256))
+big = np.ones((3, 5000), np.float32)
+inner = []
+signal.signal(signal.SIGALRM, lambda *_: inner.append(rg.attention(big, big, big).mean()))
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+out = rg.attention(q, x, x)
+print(len(inner) == 1, set(map(float, inner)), set(out.ravel().tolist()))
+"""
+
+
+def test_a_signal_handler_may_call_attention():
+    done = in_new_process(NESTED, REGARD_NUM_THREADS="2")
+    assert done.stdout.split() == ["True", "{1.0}", "{1.0}"], done.stdout + done.stderr
+
+
+DAEMON = """
+import threading, time, numpy as np, regard as rg
+x = np.broadcast_to(np.float32(1), (1, 64, 3_000_000, 16))
+threading.Thread(target=lambda: rg.attention(x[:, :, :64], x, x), daemon=True).start()
+time.sleep(0.3)
+print("leaving")
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_exit_while_a_daemon_thread_computes(threads):
+    done = in_new_process(DAEMON, REGARD_NUM_THREADS=threads)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "leaving\n", "")
+
+
+UNREADABLE = """
+import ctypes, mmap, numpy as np, regard as rg
+from regard import _runtime
+libc = ctypes.CDLL(None, use_errno=True)
+rows, d = 96 * 400, 64
+memory = mmap.mmap(-1, rows * d * 4)
+array = np.frombuffer(memory, np.float32).reshape(rows, d)
+array[:] = 1
+start = array.ctypes.data
+page = mmap.PAGESIZE
+first, last = 96 * 100 * d * 4, 96 * 300 * d * 4
+assert libc.mprotect(ctypes.c_void_p(start + first // page * page), (last - first) // page * page, 0) == 0
+q = np.ones((70, d), np.float32)
+hidden = np.ones((1, rows), bool)
+hidden[:, 96 * 100 - page : 96 * 300 + page] = False
+far = rg.Window(left=200) & rg.Causal() | rg.KeyLengths(96)
+for target in [t.name for t in _runtime.describe() if t.usable]:
+    with rg.config(target=target):
+        for x in (array, array[:, ::2], array.T[:, ::-1].T[::-1]):
+            y = q[:, : x.shape[1]]
+            for mask, offset in ((far, rows - 100), (rg.Dense(hidden), 0), (~rg.Dense(~hidden), 0), (rg.Empty(), 0)):
+                out = rg.attention(y, x, x, mask=mask, q_offset=offset)
+                assert set(out.ravel().tolist()) <= {0.0, 1.0}
+print("never read")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="protects pages through libc")
+def test_tiles_that_a_mask_empties_are_never_read():
+    """Their pages may not be read: a kernel that looks at one is killed."""
+    done = in_new_process(UNREADABLE, REGARD_NUM_THREADS="2")
+    assert (done.returncode, done.stdout) == (0, "never read\n"), done.stderr[-500:]
+    killed = in_new_process(UNREADABLE.replace("hidden[:, 96 * 100 - page : 96 * 300 + page]", "hidden[:, :0]"))
+    assert killed.returncode == -11  # and this test can fail
+
+
+def test_plan_counts_what_broadcast_keys_share():
+    """64 batch members of one query, one set of keys: their rows fill one block."""
+    q, k = np.ones((64, 1, 1, 8), np.float32), np.ones((1, 1, 300, 8), np.float32)
+    assert rg.plan(q, k, k).tiles.visited == 4
+    assert rg.plan(q, np.ones((64, 1, 300, 8), np.float32), k).tiles.visited == 64 * 4
+
+
+@pytest.mark.parametrize("mask", [rg.Causal(), rg.Window(left=300), rg.Causal() & (rg.Window(100) | rg.KeyLengths(50))])
+def test_plan_counts_spans_as_it_counts_bits(mask):
+    x = np.ones((1000, 8), np.float32)
+    dense = mask.materialize(1000, 1000)
+    fast = rg.plan(x, x, x, mask=mask).tiles
+    slow = rg.plan(x, x, x, mask=dense).tiles
+    assert (fast.visited, fast.partial, fast.skipped) == (slow.visited, slow.partial, slow.skipped)
+    assert fast.skipped > 0
+
+
+def test_plan_of_a_long_problem_is_quick():
+    x = np.broadcast_to(np.float32(0), (32, 131072, 64))
+    started = time.perf_counter()
+    assert rg.plan(x, x, x, mask=rg.Causal()).tiles.skipped > 0
+    assert time.perf_counter() - started < 20
 
 
 def test_exit_with_warm_pool_is_quiet():

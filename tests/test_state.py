@@ -15,7 +15,7 @@ def attend(lo, hi, mask=None):
     rng = np.random.default_rng(3)
     q, k, v = (rng.standard_normal(s, dtype=np.float32) for s in ((2, 5, 8), (2, 40, 8), (2, 40, 3)))
     part = None if mask is None else mask[..., lo:hi]
-    return rg.attention_forward(q, k[:, lo:hi], v[:, lo:hi], mask=part).state
+    return rg.attention_forward(q, k[:, lo:hi], v[:, lo:hi], mask=part, aux=rg.Aux(state=True)).state
 
 
 @given(cuts=st.lists(st.integers(0, 40), max_size=6), seed=st.integers(0, 9))
@@ -66,5 +66,9 @@ def test_messages():
         rg.AttentionState(np.zeros((4, 2)), np.zeros(3))
     with pytest.raises(rg.ShapeError, match=r"no state.*AttentionState\.empty"):
         rg.merge_states()
+    with pytest.raises(rg.ShapeError, match=r"got list: write merge_states\(a, b\)"):
+        rg.merge_states([rg.AttentionState.empty((2, 3))])
+    with pytest.raises(rg.DTypeError, match="differ in dtype: float32, float64"):
+        rg.merge_states(rg.AttentionState.empty((2, 3)), rg.AttentionState.empty((2, 3), np.float64))
     with pytest.raises(rg.ShapeError, match=r"differ in shape: \(2, 3\), \(4, 3\)"):
         rg.merge_states(rg.AttentionState.empty((4, 3)), rg.AttentionState.empty((2, 3)))

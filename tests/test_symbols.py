@@ -9,7 +9,7 @@ import pytest
 NATIVE = Path(__file__).parents[1] / "native"
 FLAGS = {
     "scalar": [],
-    "avx2": ["-mavx2", "-mfma"],
+    "avx2": ["-mavx2", "-mfma", "-mf16c"],
     "avx512": ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma"],
 }
 CXX = shutil.which("g++") or shutil.which("c++")

@@ -7,15 +7,18 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
+#include <atomic>
+#include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "attend.h"
 #include "cpu.h"
+#include "pool.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -29,6 +32,12 @@ class Buffer {
   Buffer(nb::handle array, bool writable) {
     const int flags = PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0);
     if (PyObject_GetBuffer(array.ptr(), &view_, flags) != 0) throw nb::python_error();
+  }
+  // A contiguous buffer of elements of one size, as the native side is going to read it.
+  Buffer(nb::handle array, bool writable, Py_ssize_t itemsize) : Buffer(array, writable) {
+    if (view_.itemsize != itemsize || !PyBuffer_IsContiguous(&view_, 'C')) {
+      throw std::invalid_argument("regard._native: a table of another dtype or order");
+    }
   }
   Buffer(Buffer&& other) noexcept : view_(other.view_) { other.view_.obj = nullptr; }
   Buffer(const Buffer&) = delete;
@@ -45,7 +54,7 @@ class Buffer {
 class View {
  public:
   View(nb::handle array, nb::handle heads, ptrdiff_t row, ptrdiff_t col, bool writable)
-      : array_(array, writable), heads_(heads, false), row_(row), col_(col) {}
+      : array_(array, writable), heads_(heads, false, sizeof(int64_t)), row_(row), col_(col) {}
 
   Input input() const { return {array_.data(), heads(), row_, col_}; }
   Output output() const { return {array_.data(), heads(), row_, col_}; }
@@ -69,10 +78,42 @@ struct Band {
   int64_t begin, end;
 };
 
-using StatArrays = std::array<std::optional<Buffer>, 3>;
+std::optional<Buffer> optional_buffer(nb::handle array, bool writable) {
+  if (array.is_none()) return std::nullopt;
+  return std::optional<Buffer>(std::in_place, array, writable);
+}
 
-Problem make_problem(const View& query, const View& key, const View& value, const Sizes& n, const Band& band,
-                     double scale) {
+char* data(const std::optional<Buffer>& b) { return b ? b->data() : nullptr; }
+
+// What happens to a score: scale, softcap, bias, and a sink per head.
+class ScoreMap {
+ public:
+  ScoreMap(double scale, double softcap, nb::handle sinks, const View* bias, int bias_dtype)
+      : scale_(scale), softcap_(softcap), sinks_(optional_buffer(sinks, false)), bias_(bias), bias_dtype_(bias_dtype) {}
+
+  void write_to(Problem& p) const {
+    p.scale = scale_;
+    p.softcap = softcap_;
+    p.sinks = reinterpret_cast<const double*>(data(sinks_));
+    if (bias_) p.bias = {bias_->input(), static_cast<DType>(bias_dtype_)};
+  }
+
+ private:
+  double scale_, softcap_;
+  std::optional<Buffer> sinks_;
+  const View* bias_;
+  int bias_dtype_;
+};
+
+// One kernel: an instruction set and the dtype of the inputs.
+const Engine& engine_of(const std::string& target, int dtype) {
+  for (const Target& t : targets()) {
+    if (target == t.table->name && t.usable) return t.table->engines[dtype];
+  }
+  throw std::runtime_error("regard._native: no usable target " + target);
+}
+
+Problem make_problem(const View& query, const View& key, const View& value, const Sizes& n, const Band& band) {
   Problem p{};
   p.query = query.input();
   p.key = key.input();
@@ -84,7 +125,6 @@ Problem make_problem(const View& query, const View& key, const View& value, cons
   p.dv = n.dv;
   p.row_begin = band.begin;
   p.row_end = band.end;
-  p.scale = static_cast<float>(scale);
   p.mask.kind = static_cast<Mask::Kind>(band.kind);
   if (band.rows) p.mask.rows = band.rows->input();
   p.mask.width = band.width;
@@ -92,13 +132,15 @@ Problem make_problem(const View& query, const View& key, const View& value, cons
   return p;
 }
 
-float* floats(const std::optional<Buffer>& b) { return b ? reinterpret_cast<float*>(b->data()) : nullptr; }
+// Set when the interpreter begins to end. From then on a thread that asks for the GIL is unwound by force, through
+// frames that do not expect it: a daemon thread whose call ends late sleeps until the process is gone, as Python 3.14
+// makes it do.
+std::atomic<bool> g_closing{false};
+std::atomic<int> g_running{0};
 
-const Engine& engine_of(const std::string& target) {
-  for (const Target& t : targets()) {
-    if (target == t.table->name && t.usable) return t.table->float32;
-  }
-  throw std::runtime_error("regard._native: no usable target " + target);
+void close_down() {
+  g_closing = true;
+  if (g_running > 0) nb::set_leak_warnings(false);  // what such a thread holds is not a fault of reference counting
 }
 
 // Ctrl-C sets a flag that only the main thread may act upon, with the GIL.
@@ -107,46 +149,51 @@ bool no_signal() {
   return PyErr_CheckSignals() == 0;
 }
 
-void raise(Outcome outcome) {
+bool on_main_thread() {
+  const nb::object main = nb::module_::import_("threading").attr("main_thread")();
+  return nb::cast<unsigned long>(main.attr("ident")) == PyThread_get_thread_ident();
+}
+
+template <class Run>
+void run(Run work) {
+  const bool main = on_main_thread();
+  const Poll poll = main ? Poll(no_signal) : Poll();
+  Outcome outcome;
+  {
+    nb::gil_scoped_release released;
+    ++g_running;
+    outcome = work(poll);
+    while (g_closing && !main) std::this_thread::sleep_for(std::chrono::hours(1));
+    --g_running;
+  }
   if (outcome == Outcome::kNoMemory) throw std::bad_alloc();
   if (outcome == Outcome::kInterrupted) throw nb::python_error();
 }
 
-std::optional<Buffer> optional_buffer(nb::handle array, bool writable) {
-  if (array.is_none()) return std::nullopt;
-  return std::optional<Buffer>(std::in_place, array, writable);
+void attend_arrays(const std::string& target, int dtype, int threads, const View& query, const View& key,
+                   const View& value, const View& out, const View* state, nb::handle max, nb::handle sum,
+                   nb::handle lse, const Sizes& sizes, const Band& band, const ScoreMap& map) {
+  const auto row_max = optional_buffer(max, true), row_sum = optional_buffer(sum, true),
+             row_lse = optional_buffer(lse, true);
+  Problem p = make_problem(query, key, value, sizes, band);
+  map.write_to(p);
+  p.out = out.output();
+  if (state) p.state = state->output();
+  p.stats = {data(row_max), data(row_sum), data(row_lse)};
+  const Engine& engine = engine_of(target, dtype);
+  run([&](const Poll& poll) { return attend(engine, p, threads, poll); });
 }
 
-void attend_arrays(const std::string& target, int threads, const View& query, const View& key, const View& value,
-                   const View& out, nb::handle max, nb::handle sum, nb::handle lse, const Sizes& sizes,
-                   const Band& band, double scale) {
-  const StatArrays stats{optional_buffer(max, true), optional_buffer(sum, true), optional_buffer(lse, true)};
-  Problem p = make_problem(query, key, value, sizes, band, scale);
+void weigh_arrays(const std::string& target, int dtype, int threads, const View& query, const View& key,
+                  const View& out, nb::handle max, nb::handle sum, const Sizes& sizes, const Band& band,
+                  const ScoreMap& map, int64_t begin, int64_t end) {
+  const Buffer row_max(max, false), row_sum(sum, false);
+  Problem p = make_problem(query, key, key, sizes, band);  // the values are not read
+  map.write_to(p);
   p.out = out.output();
-  p.stats = {floats(stats[0]), floats(stats[1]), floats(stats[2])};
-  const Engine& engine = engine_of(target);
-  Outcome outcome;
-  {
-    nb::gil_scoped_release released;
-    outcome = attend(engine, p, threads, no_signal);
-  }
-  raise(outcome);
-}
-
-void weigh_arrays(const std::string& target, int threads, const View& query, const View& key, const View& out,
-                  nb::handle max, nb::handle sum, const Sizes& sizes, const Band& band, double scale, int64_t begin,
-                  int64_t end) {
-  const Buffer max_buffer(max, false), sum_buffer(sum, false);
-  Problem p = make_problem(query, key, key, sizes, band, scale);  // the values are not read
-  p.out = out.output();
-  p.stats = {reinterpret_cast<float*>(max_buffer.data()), reinterpret_cast<float*>(sum_buffer.data()), nullptr};
-  const Engine& engine = engine_of(target);
-  Outcome outcome;
-  {
-    nb::gil_scoped_release released;
-    outcome = weights(engine, p, begin, end, threads, no_signal);
-  }
-  raise(outcome);
+  p.stats = {row_max.data(), row_sum.data(), nullptr};
+  const Engine& engine = engine_of(target, dtype);
+  run([&](const Poll& poll) { return weights(engine, p, begin, end, threads, poll); });
 }
 
 }  // namespace
@@ -154,31 +201,42 @@ void weigh_arrays(const std::string& target, int threads, const View& query, con
 
 NB_MODULE(_native, m) {
   using namespace regard;
+  prepare_for_fork();
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&close_down));
   nb::class_<View>(m, "View").def(nb::init<nb::handle, nb::handle, ptrdiff_t, ptrdiff_t, bool>(), "array"_a, "heads"_a,
                                   "row"_a, "col"_a, "writable"_a = false);
   nb::class_<Sizes>(m, "Sizes")
       .def(nb::init<int64_t, int64_t, int64_t, int, int>(), "heads"_a, "queries"_a, "keys"_a, "d"_a, "dv"_a);
   nb::class_<Band>(m, "Band").def(nb::init<int, const View*, int, int64_t, int64_t>(), "kind"_a, "rows"_a.none(),
                                   "width"_a, "begin"_a, "end"_a, nb::keep_alive<1, 3>());
-  m.def("attend", &attend_arrays, "target"_a, "threads"_a, "query"_a, "key"_a, "value"_a, "out"_a, "max"_a.none(),
-        "sum"_a.none(), "lse"_a.none(), "sizes"_a, "band"_a, "scale"_a);
-  m.def("weights", &weigh_arrays, "target"_a, "threads"_a, "query"_a, "key"_a, "out"_a, "max"_a, "sum"_a, "sizes"_a,
-        "band"_a, "scale"_a, "begin"_a, "end"_a);
+  nb::class_<ScoreMap>(m, "ScoreMap")
+      .def(nb::init<double, double, nb::handle, const View*, int>(), "scale"_a, "softcap"_a, "sinks"_a.none(),
+           "bias"_a.none(), "bias_dtype"_a, nb::keep_alive<1, 5>());
+  m.def("attend", &attend_arrays, "target"_a, "dtype"_a, "threads"_a, "query"_a, "key"_a, "value"_a, "out"_a,
+        "state"_a.none(), "max"_a.none(), "sum"_a.none(), "lse"_a.none(), "sizes"_a, "band"_a, "map"_a);
+  m.def("weights", &weigh_arrays, "target"_a, "dtype"_a, "threads"_a, "query"_a, "key"_a, "out"_a, "max"_a, "sum"_a,
+        "sizes"_a, "band"_a, "map"_a, "begin"_a, "end"_a);
   m.def(
       "count_tiles",
-      [](const std::string& target, const View& key, const Sizes& sizes, const Band& band) {
-        const Problem p = make_problem(key, key, key, sizes, band, 0);
-        const TileCount n = count_tiles(engine_of(target), p);
+      [](const std::string& target, int dtype, const View& key, const View& value, const Sizes& sizes,
+         const Band& band) {
+        const Engine& engine = engine_of(target, dtype);
+        const Problem p = make_problem(key, key, value, sizes, band);
+        TileCount n;
+        {
+          nb::gil_scoped_release released;
+          n = count_tiles(engine, p);
+        }
         return std::make_tuple(n.visited, n.partial, n.skipped);
       },
-      "target"_a, "key"_a, "sizes"_a, "band"_a);
+      "target"_a, "dtype"_a, "key"_a, "value"_a, "sizes"_a, "band"_a);
   m.def(
       "kernel",
-      [](const std::string& target, int d, int dv) {
-        const Engine& engine = engine_of(target);
+      [](const std::string& target, int dtype, int d, int dv) {
+        const Engine& engine = engine_of(target, dtype);
         return std::make_tuple(kBlockRows, engine.tile_keys(d, dv), engine.scratch_bytes(d, dv));
       },
-      "target"_a, "d"_a, "dv"_a);
+      "target"_a, "dtype"_a, "d"_a, "dv"_a);
   m.def("targets", [] {
     std::vector<std::tuple<std::string, bool, std::string>> all;
     for (const Target& t : targets()) all.emplace_back(t.table->name, t.usable, t.why);

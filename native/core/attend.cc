@@ -6,6 +6,11 @@
 #include <chrono>
 #include <memory>
 #include <new>
+#include <vector>
+
+#ifdef REGARD_X86
+#include <xmmintrin.h>
+#endif
 
 #include "pool.h"
 #include "schedule.h"
@@ -15,26 +20,98 @@ namespace {
 
 constexpr std::align_val_t kAlign{64};
 constexpr auto kPollEvery = std::chrono::milliseconds(50);
+// Multiply-adds that are worth waking a thread for: some tens of microseconds.
+constexpr int64_t kWorthAThread = 1 << 20;
 
 struct Free {
   void operator()(char* p) const { ::operator delete(p, kAlign); }
 };
 
-// A thread keeps its scratch between calls: small problems would spend their time in the allocator.
-char* thread_scratch(size_t bytes) {
-  thread_local std::unique_ptr<char, Free> memory;
-  thread_local size_t size = 0;
-  if (size < bytes) {
-    memory.reset();
-    size = 0;
-    memory.reset(static_cast<char*>(::operator new(bytes, kAlign, std::nothrow)));
-    if (memory) size = bytes;
+// Scratch of one thread. It is kept between calls, for small problems would spend their time in the allocator; a
+// call inside a call (a signal handler's, made from within a poll) gets its own.
+class Scratch {
+ public:
+  explicit Scratch(size_t bytes) : nested_(busy()) {
+    Memory& memory = nested_ ? own_ : kept();
+    if (memory.bytes < bytes) {
+      memory.data.reset();
+      memory.data.reset(static_cast<char*>(::operator new(bytes, kAlign, std::nothrow)));
+      memory.bytes = memory.data ? bytes : 0;
+    }
+    data_ = memory.data.get();
+    busy() = true;
   }
-  return memory.get();
+  ~Scratch() { busy() = nested_; }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  char* data() const { return data_; }
+  static bool& busy() {
+    thread_local bool value = false;
+    return value;
+  }
+
+ private:
+  struct Memory {
+    std::unique_ptr<char, Free> data;
+    size_t bytes = 0;
+  };
+  static Memory& kept() {
+    thread_local Memory memory;
+    return memory;
+  }
+
+  bool nested_;
+  Memory own_;
+  char* data_;
+};
+
+// The default rounding and denormal modes while a job runs: a thread's own may differ (a library may have set
+// flush-to-zero in it), and which thread takes a row must not be seen.
+class FloatMode {
+ public:
+#ifdef REGARD_X86
+  FloatMode() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
+  ~FloatMode() { _mm_setcsr(saved_); }
+
+ private:
+  unsigned saved_;
+#endif
+};
+
+// Tells the workers to stop, and lets the calling thread ask now and then whether it should.
+class Watch {
+ public:
+  Watch(const Poll& poll, std::atomic<Outcome>& outcome, bool polls) : poll_(poll), outcome_(outcome), polls_(polls) {}
+
+  static bool go_on(void* watch) { return static_cast<Watch*>(watch)->ask(); }
+
+ private:
+  bool ask() {
+    if (polls_ && poll_) {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - polled_ >= kPollEvery) {
+        polled_ = now;
+        if (!poll_()) outcome_ = Outcome::kInterrupted;
+      }
+    }
+    return outcome_ == Outcome::kDone;
+  }
+
+  const Poll& poll_;
+  std::atomic<Outcome>& outcome_;
+  const bool polls_;
+  std::chrono::steady_clock::time_point polled_ = std::chrono::steady_clock::now();
+};
+
+int useful_threads(const Problem& p, int64_t tasks, int threads) {
+  const double work = double(p.heads) * double(p.row_end - p.row_begin) * double(p.keys) * double(p.d + p.dv);
+  const double worth = std::min(1 + work / kWorthAThread, 1e6);
+  return static_cast<int>(std::max<int64_t>(1, std::min<int64_t>({threads, tasks, static_cast<int64_t>(worth)})));
 }
 
-// Runs work(block, scratch) for each task. Who takes a task is left to chance, and no result depends on it. The last
-// rows go first: under a causal mask they are the longest.
+// Runs work(problem, block, scratch) for each task. Who takes a task is left to chance, and no result depends on it.
+// The last rows go first: under a causal mask they are the longest.
 template <class Work>
 Outcome for_each_block(const Engine& engine, const Problem& p, int threads, const Poll& poll, Work work) {
   const Schedule schedule(p);
@@ -42,49 +119,83 @@ Outcome for_each_block(const Engine& engine, const Problem& p, int threads, cons
   std::atomic<int64_t> left{schedule.tasks()};
   std::atomic<Outcome> outcome{Outcome::kDone};
   const auto job = [&](int worker) {
-    char* const scratch = thread_scratch(bytes);
-    if (!scratch) {
+    const FloatMode mode;
+    const Scratch scratch(bytes);
+    if (!scratch.data()) {
       outcome = Outcome::kNoMemory;
       return;
     }
-    auto polled = std::chrono::steady_clock::now();
-    for (;;) {
-      const int64_t task = --left;
-      if (task < 0 || outcome != Outcome::kDone) return;
-      work(schedule.block(task), scratch);
-      if (worker != 0) continue;
-      const auto now = std::chrono::steady_clock::now();
-      if (now - polled < kPollEvery) continue;
-      polled = now;
-      if (!poll()) outcome = Outcome::kInterrupted;
+    Watch watch(poll, outcome, worker == 0);
+    Problem watched = p;
+    watched.go_on = &Watch::go_on;
+    watched.watch = &watch;
+    for (int64_t task = --left; task >= 0 && Watch::go_on(&watch); task = --left) {
+      work(watched, schedule.block(task), scratch.data());
     }
   };
-  const int64_t useful = std::min<int64_t>(threads, schedule.tasks());
-  run_on_pool(static_cast<int>(std::max<int64_t>(useful, 1)), job);
+  const int useful = Scratch::busy() ? 1 : useful_threads(p, schedule.tasks(), threads);
+  run_on_pool(useful, job);
   return outcome;
+}
+
+// Adds what became of the tiles of one block. A span drops no tile that it covers: differences over the tiles count
+// the rows that see each of them and those that keep all of it.
+void count_block(const Problem& p, const Block& block, int tile, std::vector<int>& seen, std::vector<int>& whole,
+                 TileCount& total) {
+  const int64_t tiles = (p.keys + tile - 1) / tile;
+  if (p.mask.kind != Mask::kSpans) {
+    const TileCount one = count_tiles(p, block, tile);
+    total = {total.visited + one.visited, total.partial + one.partial, total.skipped + one.skipped};
+    return;
+  }
+  seen.assign(static_cast<size_t>(tiles) + 1, 0);
+  whole.assign(static_cast<size_t>(tiles) + 1, 0);
+  for (int r = 0; r < block.rows; ++r) {
+    int64_t counted = 0;  // tiles below are counted as seen by this row
+    for (int s = 0; s < p.mask.width; ++s) {
+      const Range span = span_of(p.mask, block.head[r], block.query[r], s);
+      if (span.empty()) continue;
+      const int64_t first = std::max(span.begin / tile, counted), last = (span.end + tile - 1) / tile;
+      if (first < last) {
+        ++seen[first];
+        --seen[last];
+        counted = last;
+      }
+      const int64_t from = (span.begin + tile - 1) / tile, to = span.end == p.keys ? tiles : span.end / tile;
+      if (from < to) {
+        ++whole[from];
+        --whole[to];
+      }
+    }
+  }
+  int sees = 0, keeps = 0;
+  for (int64_t t = 0; t < tiles; ++t) {
+    sees += seen[t];
+    keeps += whole[t];
+    ++(sees ? total.visited : total.skipped);
+    if (sees && keeps < block.rows) ++total.partial;
+  }
 }
 
 }  // namespace
 
 Outcome attend(const Engine& engine, const Problem& p, int threads, const Poll& poll) {
-  return for_each_block(engine, p, threads, poll,
-                        [&](const Block& block, char* scratch) { engine.attend(p, block, scratch); });
+  return for_each_block(engine, p, threads, poll, engine.attend);
 }
 
 Outcome weights(const Engine& engine, const Problem& p, int64_t begin, int64_t end, int threads, const Poll& poll) {
-  return for_each_block(engine, p, threads, poll,
-                        [&](const Block& block, char* scratch) { engine.weights(p, block, begin, end, scratch); });
+  return for_each_block(engine, p, threads, poll, [&](const Problem& watched, const Block& block, char* scratch) {
+    engine.weights(watched, block, begin, end, scratch);
+  });
 }
 
 TileCount count_tiles(const Engine& engine, const Problem& p) {
   const Schedule schedule(p);
   const int tile = engine.tile_keys(p.d, p.dv);
   TileCount total{0, 0, 0};
+  std::vector<int> seen, whole;
   for (int64_t task = 0; task < schedule.tasks(); ++task) {
-    const TileCount one = count_tiles(p, schedule.block(task), tile);
-    total.visited += one.visited;
-    total.partial += one.partial;
-    total.skipped += one.skipped;
+    count_block(p, schedule.block(task), tile, seen, whole, total);
   }
   return total;
 }

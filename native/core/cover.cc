@@ -87,6 +87,11 @@ int dropped(const Mask& mask, int64_t head, int64_t query, int64_t first, int be
   return n;
 }
 
+Range span_of(const Mask& mask, int64_t head, int64_t query, int s) {
+  const auto* span = reinterpret_cast<const int64_t (*)[2]>(row_of(mask, head, query));
+  return {span[s][0], span[s][1]};
+}
+
 bool keeps(const Mask& mask, int64_t head, int64_t query, int64_t key) {
   const Cover c = cover(mask, head, query, key, 1);
   return c.begin < c.end;
@@ -96,11 +101,11 @@ Range hull(const Problem& p, const Block& block) {
   if (p.mask.kind != Mask::kSpans) return {0, p.keys};
   Range all{p.keys, 0};
   for (int r = 0; r < block.rows; ++r) {
-    const auto* span = reinterpret_cast<const int64_t (*)[2]>(row_of(p.mask, block.head[r], block.query[r]));
     for (int s = 0; s < p.mask.width; ++s) {
-      if (span[s][0] >= span[s][1]) continue;
-      all.begin = std::min(all.begin, span[s][0]);
-      all.end = std::max(all.end, span[s][1]);
+      const Range span = span_of(p.mask, block.head[r], block.query[r], s);
+      if (span.empty()) continue;
+      all.begin = std::min(all.begin, span.begin);
+      all.end = std::max(all.end, span.end);
     }
   }
   return all;

@@ -24,6 +24,9 @@ Cover cover(const Mask&, int64_t head, int64_t query, int64_t first, int count);
 // (end - begin + 1) / 2 pairs to `runs` and returns how many.
 int dropped(const Mask&, int64_t head, int64_t query, int64_t first, int begin, int end, int (*runs)[2]);
 
+// Span `s` of a row of a span mask, empty ones included.
+Range span_of(const Mask&, int64_t head, int64_t query, int s);
+
 bool keeps(const Mask&, int64_t head, int64_t query, int64_t key);
 
 // A range of keys outside of which no row of the block keeps anything. Bit and byte masks are not searched.

@@ -11,13 +11,13 @@ namespace {
 #ifdef REGARD_X86
 
 struct Features {
-  bool fma = false, avx2 = false, avx512 = false;
+  bool fma_f16c = false, avx2 = false, avx512 = false;
   bool os_ymm = false, os_zmm = false;
 
   Features() {
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return;
-    fma = c & bit_FMA;
+    fma_f16c = (c & bit_FMA) && (c & bit_F16C);
     // XGETBV tells which registers the OS saves at a switch: 6 = xmm, ymm; 0xe0 = the AVX-512 state.
     if (c & bit_OSXSAVE) {
       unsigned low, high;
@@ -33,9 +33,9 @@ struct Features {
 };
 
 Target avx2_target(const Features& f) {
-  if (!f.avx2 || !f.fma) return {&avx2::kTable, false, "this CPU has no AVX2 with FMA"};
+  if (!f.avx2 || !f.fma_f16c) return {&avx2::kTable, false, "this CPU has no AVX2 with FMA and F16C"};
   if (!f.os_ymm) return {&avx2::kTable, false, "the operating system does not save AVX registers"};
-  return {&avx2::kTable, true, "CPU and operating system allow AVX2 and FMA"};
+  return {&avx2::kTable, true, "CPU and operating system allow AVX2, FMA and F16C"};
 }
 
 Target avx512_target(const Features& f) {

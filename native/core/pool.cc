@@ -29,14 +29,21 @@ class Pool {
       ++round_;
     }
     wake_.notify_all();
+    const Finish finish{*this};  // also where job(0) leaves by a forced unwind: helpers still use the caller's frame
     job(0);
-    std::unique_lock<std::mutex> lock(state_);
-    idle_.wait(lock, [&] { return running_ == 0; });
-    job_ = nullptr;
     return true;
   }
 
  private:
+  struct Finish {
+    Pool& pool;
+    ~Finish() {
+      std::unique_lock<std::mutex> lock(pool.state_);
+      pool.idle_.wait(lock, [&] { return pool.running_ == 0; });
+      pool.job_ = nullptr;
+    }
+  };
+
   void grow(int helpers) {
     for (; threads_ < helpers; ++threads_) {
       try {
@@ -76,10 +83,6 @@ std::atomic<Pool*> g_pool{nullptr};
 Pool& pool() {
   Pool* now = g_pool.load(std::memory_order_acquire);
   if (now) return *now;
-#ifndef _WIN32
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { g_pool.store(nullptr); });
-  (void)registered;
-#endif
   Pool* fresh = new Pool;
   if (g_pool.compare_exchange_strong(now, fresh, std::memory_order_acq_rel)) return *fresh;
   delete fresh;
@@ -87,6 +90,12 @@ Pool& pool() {
 }
 
 }  // namespace
+
+void prepare_for_fork() {
+#ifndef _WIN32
+  pthread_atfork(nullptr, nullptr, [] { g_pool.store(nullptr); });
+#endif
+}
 
 void run_on_pool(int workers, const std::function<void(int)>& job) {
   if (workers <= 1 || !pool().run(workers - 1, job)) job(0);

@@ -36,18 +36,19 @@ Rows<T> zero_nonfinite(const Rows<T>& value, int count, int dv, T* copy) {
   return {copy, dv};
 }
 
-template <class N>
-void add_nonfinite(const Problem& p, const Block& block, int first_row, int rows, int64_t first, int begin, int end,
-                   const typename N::T* weights, const Input& value, typename N::T* out) {
+template <class N, class Stored>
+void add_nonfinite(const Panel& panel, int64_t first, int begin, int end, const typename N::T* weights,
+                   typename N::T* out) {
   typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
+  const Input& value = panel.p.value;
   for (int j = begin; j < end; ++j) {
-    const char* from = value.data + value.head[block.head[0]] + (first + j) * value.row;
-    for (int c = 0; c < p.dv; ++c) {
-      const T x = load_any<T>(from + c * value.col);
+    const char* from = value.data + value.head[panel.head(0)] + (first + j) * value.row;
+    for (int c = 0; c < panel.p.dv; ++c) {
+      const T x = widen(load_any<Stored>(from + c * value.col));
       if (x - x == 0) continue;
-      for (int r = 0; r < rows; ++r) {
-        if (!keeps(p.mask, block.head[first_row + r], block.query[first_row + r], first + j)) continue;
+      for (int r = 0; r < panel.count; ++r) {
+        if (!sees<T>(panel, r, first + j)) continue;
         out[ptrdiff_t(c) * kPanel + r] += weights[ptrdiff_t(j) * kPanel + r] * x;
       }
     }

@@ -16,66 +16,90 @@ template <class T>
 struct Tile {
   int64_t first;  // its first key
   int count;
+  bool open;
   Rows<T> key, value;
   Rows<T> contained;  // value with its non-finite elements zeroed; made when the first panel with a mask asks
   enum { kUnknown, kFinite, kNonfinite } content;
 };
 
-template <class T>
-Tile<T> open_tile(const Problem& p, const Block& block, int64_t first, int count, T* key, T* value) {
-  Tile<T> t;
-  t.first = first;
-  t.count = count;
-  t.key = pack_rows<T>(p.key, block.head[0], first, count, p.d, key);
-  t.value = pack_rows<T>(p.value, block.head[0], first, count, p.dv, value);
-  t.content = Tile<T>::kUnknown;
-  return t;
+// Brings the tile in, when the first panel asks for it: one that every row drops is never read.
+template <class N, class Stored>
+void open_tile(const Panel& panel, Tile<typename N::T>& t, Scratch<N>& s) {
+  if (t.open) return;
+  t.key = pack_rows<N, Stored>(panel.p.key, panel.head(0), t.first, t.count, panel.p.d, s.key);
+  t.value = pack_rows<N, Stored>(panel.p.value, panel.head(0), t.first, t.count, panel.p.dv, s.value);
+  t.open = true;
+}
+
+// Whether the values must be contained: the tile holds one that is not finite.
+template <class N>
+bool holds_nonfinite(const Problem& p, Tile<typename N::T>& t, Scratch<N>& s) {
+  typedef Tile<typename N::T> Tiled;
+  if (t.content == Tiled::kUnknown) {
+    t.content = all_finite(t.value, 0, t.count, p.dv) ? Tiled::kFinite : Tiled::kNonfinite;
+    if (t.content == Tiled::kNonfinite) t.contained = zero_nonfinite(t.value, t.count, p.dv, s.contained);
+  }
+  return t.content == Tiled::kNonfinite;
+}
+
+// From q . k to the scores that the softmax is taken of: softcap, bias, mask. Returns whether a pair was dropped.
+template <class N, int C>
+bool shape_scores(const Panel& panel, const PanelCover& kept, int64_t first, bool* seen, Scratch<N>& s) {
+  typedef typename N::T T;
+  const Problem& p = panel.p;
+  const T lowest = -__builtin_inff();
+  const bool* keeps = kept.keeps;
+  bool by_bias[kBlockRows];
+  if (p.softcap != 0) cap<N, C>(kept.begin, kept.end, static_cast<T>(p.softcap), s.scores);
+  bool drops = !kept.full;
+  if (p.bias.rows.data && add_bias<N>(panel, first, kept.begin, kept.end, s.scores)) {
+    drop_by_bias<N>(panel, first, kept.begin, kept.end, lowest, by_bias, s.scores);
+    keeps = by_bias;
+    drops = true;
+  }
+  if (!kept.full) drop<N>(panel, first, kept.begin, kept.end, lowest, s.runs, s.scores);
+  for (int r = 0; r < panel.count; ++r) seen[r] = seen[r] || keeps[r];
+  return drops;
 }
 
 // One panel of query rows against one tile of keys.
-template <class N, int C>
-void attend_panel(const Problem& p, const Block& block, int first_row, int rows, Tile<typename N::T>& t, bool* seen,
-                  Scratch<N>& s) {
-  constexpr int kPanel = Scratch<N>::kPanel;
-  const PanelCover kept = cover_panel(p, block, first_row, rows, t.first, t.count, seen);
+template <class N, class Stored, int C>
+void attend_panel(const Panel& panel, Tile<typename N::T>& t, bool* seen, Scratch<N>& s) {
+  const Problem& p = panel.p;
+  const PanelCover kept = cover_panel(panel, t.first, t.count);
   if (kept.begin >= kept.end) return;
-  const ptrdiff_t panel = first_row / kPanel;
-  typename N::T* const out = s.out + panel * p.dv * kPanel;
+  open_tile<N, Stored>(panel, t, s);
+  const ptrdiff_t at = panel.first;
+  typename N::T* const out = s.out + at * p.dv;
 
-  scores<N, C>(t.key, kept.begin, kept.end, s.query + panel * p.d * kPanel, p.d, p.scale, s.scores);
-  if (!kept.full) {
-    drop<N>(p, block, first_row, rows, t.first, kept.begin, kept.end, -__builtin_inff(), s.runs, s.scores);
-  }
-  fold<N, C>(kept.begin, kept.end, s.scores, s.max + first_row, s.sum + first_row, s.shrink);
-  if (!kept.full && t.content == Tile<typename N::T>::kUnknown) {
-    const bool finite = all_finite(t.value, 0, t.count, p.dv);
-    t.content = finite ? Tile<typename N::T>::kFinite : Tile<typename N::T>::kNonfinite;
-    if (!finite) t.contained = zero_nonfinite(t.value, t.count, p.dv, s.value);
-  }
-  const bool contain = !kept.full && t.content == Tile<typename N::T>::kNonfinite;
+  scores<N, C>(t.key, kept.begin, kept.end, s.query + at * p.d, p.d, static_cast<typename N::T>(p.scale), s.scores);
+  const bool drops = shape_scores<N, C>(panel, kept, t.first, seen + at, s);
+  fold<N, C>(kept.begin, kept.end, s.scores, s.max + at, s.sum + at, s.shrink);
+  const bool contain = drops && holds_nonfinite<N>(p, t, s);
   accumulate<N, C>(s.scores, contain ? t.contained : t.value, kept.begin, kept.end, p.dv, s.shrink, out);
-  if (contain) {
-    add_nonfinite<N>(p, block, first_row, rows, t.first, kept.begin, kept.end, s.scores, p.value, out);
-  }
+  if (contain) add_nonfinite<N, Stored>(panel, t.first, kept.begin, kept.end, s.scores, out);
 }
 
 // Vectors that hold no row are left out: a lane's bits do not depend on how many lanes work beside it.
-template <class N, int C = N::kCols>
-void attend_rows(const Problem& p, const Block& block, int first_row, int rows, Tile<typename N::T>& t, bool* seen,
-                 Scratch<N>& s) {
+template <class N, class Stored, int C = N::kCols>
+void attend_rows(const Panel& panel, Tile<typename N::T>& t, bool* seen, Scratch<N>& s) {
   if constexpr (C > 1) {
-    if (rows <= (C - 1) * N::kLanes) return attend_rows<N, C - 1>(p, block, first_row, rows, t, seen, s);
+    if (panel.count <= (C - 1) * N::kLanes) return attend_rows<N, Stored, C - 1>(panel, t, seen, s);
   }
-  attend_panel<N, C>(p, block, first_row, rows, t, seen, s);
+  attend_panel<N, Stored, C>(panel, t, seen, s);
 }
 
-template <class N>
+inline int panel_rows(const Block& block, int first, int most) {
+  return block.rows - first < most ? block.rows - first : most;
+}
+
+template <class N, class Stored>
 void attend(const Problem& p, const Block& block, char* memory) {
-  typedef typename N::T T;
+  constexpr int kPanel = Scratch<N>::kPanel;
   const int tile = tile_keys(p.d, p.dv);
   Scratch<N> s(tile, p.d, p.dv, memory);
   bool seen[kBlockRows] = {};
-  pack_queries<N>(p, block, s.query);
+  pack_queries<N, Stored>(p, block, s.query);
   for (ptrdiff_t i = 0; i < ptrdiff_t(kBlockRows) * p.dv; ++i) s.out[i] = 0;
   for (int r = 0; r < kBlockRows; ++r) {
     s.max[r] = -__builtin_inff();
@@ -83,12 +107,12 @@ void attend(const Problem& p, const Block& block, char* memory) {
   }
   const Range all = hull(p, block);
   for (int64_t first = all.begin / tile * tile; first < all.end; first += tile) {  // anchored at key 0
+    if (!p.go_on(p.watch)) return;
     const int count = p.keys - first < tile ? static_cast<int>(p.keys - first) : tile;
-    Tile<T> t = open_tile<T>(p, block, first, count, s.key, s.value);
-    for (int r = 0; r < block.rows; r += Scratch<N>::kPanel) {
-      const int rows = block.rows - r < Scratch<N>::kPanel ? block.rows - r : Scratch<N>::kPanel;
-      attend_rows<N>(p, block, r, rows, t, seen, s);
+    Tile<typename N::T> t = {first, count, false, {}, {}, {}, Tile<typename N::T>::kUnknown};
+    for (int r = 0; r < block.rows; r += kPanel) {
+      attend_rows<N, Stored>(Panel{p, block, r, panel_rows(block, r, kPanel)}, t, seen, s);
     }
   }
-  finish<N>(p, block, s, seen);
+  finish<N, Stored>(p, block, s, seen);
 }

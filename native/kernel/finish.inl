@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Divide once, write the row statistics, and give the empty row its rule.
+// Divide once, apply the sink, write the row statistics, and give the empty row its rule.
 
 // One bit pattern for every NaN and for zero, so that no row shows which road its neighbours made it take: adding
 // an all-dropped tile turns -0 into +0, and the sign of a NaN tells the operation that made it.
@@ -9,25 +9,43 @@ inline T canonical(T x) {
 }
 
 template <class T>
-inline void write_stat(T* stat, int64_t at, T value) {
-  if (stat) stat[at] = canonical(value);
+inline void write_stat(void* stat, int64_t at, T value) {
+  if (stat) static_cast<T*>(stat)[at] = canonical(value);
 }
 
-// `seen` tells, from the mask alone, whether the row keeps any key: a score of -inf or NaN is not an absent key.
-template <class N>
+template <class T, class Stored>
+inline void write_row(const Output& out, int64_t head, int64_t query, const T* lane, int lane_step, int width,
+                      T divisor, T factor) {
+  char* row = out.data + out.head[head] + query * out.row;
+  for (int c = 0; c < width; ++c) {
+    Stored x;
+    narrow(canonical(factor * (lane[c * ptrdiff_t(lane_step)] / divisor)), x);
+    memcpy(row + c * out.col, &x, sizeof x);
+  }
+}
+
+// What a sink leaves to the keys: sigmoid(lse - sink), 1 where there is none.
+inline double share_of_keys(const Problem& p, int64_t head, double lse) {
+  return p.sinks ? 1 / (1 + ::exp(p.sinks[head] - lse)) : 1;
+}
+
+// `seen` tells, from mask and bias alone, whether the row keeps any key: a score of -inf or NaN is not an absent
+// key. An empty row has sum 0, and is written as 0 / 1.
+template <class N, class Stored>
 void finish(const Problem& p, const Block& block, const Scratch<N>& s, const bool* seen) {
   typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
   for (int r = 0; r < block.rows; ++r) {
     const T* lane = s.out + ptrdiff_t(r / kPanel) * p.dv * kPanel + r % kPanel;
-    char* row = p.out.data + p.out.head[block.head[r]] + block.query[r] * p.out.row;
-    for (int c = 0; c < p.dv; ++c) {
-      const T x = seen[r] ? canonical(lane[c * kPanel] / s.sum[r]) : T(0);
-      memcpy(row + c * p.out.col, &x, sizeof x);
-    }
-    const int64_t at = block.head[r] * p.queries + block.query[r];
-    write_stat(p.stats.max, at, s.max[r]);
-    write_stat(p.stats.sum, at, s.sum[r]);
-    write_stat(p.stats.lse, at, static_cast<T>(s.max[r] + ::log(static_cast<double>(s.sum[r]))));
+    const int64_t head = block.head[r], query = block.query[r];
+    const double lse = s.max[r] + ::log(static_cast<double>(s.sum[r]));
+    const double share = seen[r] ? share_of_keys(p, head, lse) : 1;
+    const T divisor = seen[r] ? s.sum[r] : T(1);
+    write_row<T, Stored>(p.out, head, query, lane, kPanel, p.dv, divisor, static_cast<T>(share));
+    if (p.state.data) write_row<T, T>(p.state, head, query, lane, kPanel, p.dv, divisor, T(1));
+    const int64_t at = head * p.queries + query;
+    write_stat<T>(p.stats.max, at, s.max[r]);
+    write_stat<T>(p.stats.sum, at, static_cast<T>(s.sum[r] / share));
+    write_stat<T>(p.stats.lse, at, static_cast<T>(lse));
   }
 }

@@ -17,6 +17,7 @@ namespace regard {
 namespace REGARD_TARGET {
 namespace {
 
+#include "stored.inl"
 #include REGARD_VEC
 #include "math.inl"
 #include "scratch.inl"
@@ -24,15 +25,22 @@ namespace {
 #include "product.inl"
 #include "scores.inl"
 #include "mask.inl"
+#include "shape.inl"
 #include "fold.inl"
 #include "accumulate.inl"
 #include "finish.inl"
 #include "attend.inl"
 #include "weights.inl"
 
+template <class N, class Stored>
+constexpr Engine engine() {
+  return {tile_keys, scratch_bytes<N>, attend<N, Stored>, weights<N, Stored>};
+}
+
 }  // namespace
 
-const Table kTable = {REGARD_STRING(REGARD_TARGET), {tile_keys, scratch_bytes<F32>, attend<F32>, weights<F32>}};
+const Table kTable = {REGARD_STRING(REGARD_TARGET),
+                      {engine<F32, float>(), engine<F64, double>(), engine<F32, Half>(), engine<F32, BFloat16>()}};
 
 }  // namespace REGARD_TARGET
 }  // namespace regard

@@ -1,22 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-// e^x for x <= 0, on vectors.
+// e^x for x <= 0, and tanh, on vectors.
 
-// x = n ln 2 + r with |r| <= ln 2 / 2, ln 2 in two parts whose first times any |n| < 2^15 is exact (Cody & Waite
-// 1980). The polynomial is the degree-6 minimax of e^r with its first two terms held at 1, so that exp(0) = 1
-// exactly; its relative error is 3.1e-9. Below -87, where the result leaves the normal numbers, it is exactly 0;
-// exp(-inf) with it. Error: 1 ulp (tests/native).
+// x = n ln 2 + r with |r| <= ln 2 / 2, ln 2 in two parts of which the first times any n that occurs is exact (Cody &
+// Waite 1980). e^r is a minimax polynomial with its first two terms held at 1. Below `lowest`, where the result
+// leaves the normal numbers, e^x is exactly 0.
+template <class T>
+struct Exp;
+
+template <>
+struct Exp<float> {
+  static constexpr float kLog2e = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f, kLowest = -87;
+  static constexpr int kTerms = 5;  // relative error 3.1e-9
+  static constexpr float kTerm[] = {0.49999994f, 0.16666521f, 0.041668277f, 0.008368687f, 0.0013819826f};
+};
+
+template <>
+struct Exp<double> {
+  static constexpr double kLog2e = 1.4426950408889634, kLn2High = 0.693145751953125, kLn2Low = 1.42860682030941723e-6,
+                          kLowest = -708;
+  static constexpr int kTerms = 10;  // relative error 3.7e-18
+  static constexpr double kTerm[] = {0.5000000000000011,     0.16666666666666455,   0.04166666666652828,
+                                     0.00833333333347529,    0.0013888888943900239, 0.00019841269538028598,
+                                     2.4801492925763702e-05, 2.755756405984276e-06, 2.7630291361974276e-07,
+                                     2.5005875897656658e-08};
+};
+
+// e^x = 2^n (1 + slope r).
 template <class N>
-typename N::V exp(typename N::V x) {
+struct Reduced {
+  typename N::V n, r, slope;
+};
+
+template <class N>
+inline Reduced<N> reduce(typename N::V x) {
   typedef typename N::V V;
-  const V n = N::round(N::mul(x, N::set(1.44269504f)));
-  V r = N::fma(n, N::set(-0.693359375f), x);
-  r = N::fma(n, N::set(2.12194440e-4f), r);
-  V y = N::set(0.0013819826f);
-  y = N::fma(y, r, N::set(0.008368687f));
-  y = N::fma(y, r, N::set(0.041668277f));
-  y = N::fma(y, r, N::set(0.16666521f));
-  y = N::fma(y, r, N::set(0.49999994f));
-  y = N::fma(y, r, N::set(1.0f));
-  y = N::fma(y, r, N::set(1.0f));
-  return N::select_less(x, N::set(-87.0f), N::set(0.0f), N::scale2(y, n));
+  typedef Exp<typename N::T> E;
+  const V n = N::round(N::mul(x, N::set(E::kLog2e)));
+  V r = N::fma(n, N::set(-E::kLn2High), x);
+  r = N::fma(n, N::set(-E::kLn2Low), r);
+  V y = N::set(E::kTerm[E::kTerms - 1]);
+#pragma GCC unroll 16
+  for (int i = E::kTerms - 2; i >= 0; --i) y = N::fma(y, r, N::set(E::kTerm[i]));
+  return {n, r, N::fma(y, r, N::set(1))};
+}
+
+// 1 ulp; exp(0) = 1 and exp(-inf) = 0 exactly; NaN stays NaN.
+template <class N>
+inline typename N::V exp(typename N::V x) {
+  const Reduced<N> e = reduce<N>(x);
+  const typename N::V y = N::scale2(N::fma(e.slope, e.r, N::set(1)), e.n);
+  return N::select_less(x, N::set(Exp<typename N::T>::kLowest), N::set(0), y);
+}
+
+// tanh |x| = (1 - e^-2|x|) / (1 + e^-2|x|), the difference taken where it does not cancel: e^y - 1 is
+// 2^n (slope r) + (2^n - 1).
+template <class N>
+inline typename N::V tanh(typename N::V x) {
+  typedef typename N::V V;
+  const V one = N::set(1), zero = N::set(0);
+  const V y = N::mul(N::set(-2), N::max(x, N::sub(zero, x)));
+  const Reduced<N> e = reduce<N>(y);
+  const V power = N::scale2(one, e.n);
+  V less = N::fma(power, N::mul(e.slope, e.r), N::sub(power, one));
+  less = N::select_less(y, N::set(Exp<typename N::T>::kLowest), N::set(-1), less);
+  const V size = N::div(N::sub(zero, less), N::add(less, N::set(2)));
+  return N::select_less(x, zero, N::sub(zero, size), size);
 }

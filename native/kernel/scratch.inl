@@ -14,14 +14,15 @@ struct Scratch {
   T* max;          // [row]
   T* sum;          // [row]
   T* shrink;       // [lane]: what the last fold says of the output so far
-  T* key;          // [key][d]: a key tile whose rows are not contiguous
-  T* value;        // [key][dv]: the same, or a copy with its non-finite elements zeroed
+  T* key;          // [key][d]: a key tile whose rows cannot be read as they lie
+  T* value;        // [key][dv]: the same of values
+  T* contained;    // [key][dv]: values with their non-finite elements zeroed
   int (*runs)[2];  // dropped key ranges of one row
   size_t bytes;
 
   Scratch(int tile, int d, int dv, char* base) : bytes(0) {
     const auto take = [&](auto*& slice, size_t count) {
-      slice = reinterpret_cast<typename Plain<decltype(slice)>::type>(base + bytes);
+      slice = base ? reinterpret_cast<typename Plain<decltype(slice)>::type>(base + bytes) : nullptr;
       bytes += (count * sizeof(*slice) + 63) / 64 * 64;
     };
     take(query, size_t(kBlockRows) * d);
@@ -32,6 +33,7 @@ struct Scratch {
     take(shrink, kPanel);
     take(key, size_t(tile) * d);
     take(value, size_t(tile) * dv);
+    take(contained, size_t(tile) * dv);
     take(runs, size_t(tile) / 2 + 1);
   }
 

@@ -3,48 +3,54 @@
 // pass: the same scores bit for bit, so that weights . v is the output to rounding, at any size of the scores.
 
 template <class N, int C>
-void weigh_panel(const Problem& p, const Block& block, int first_row, int rows, int64_t first, int count, int64_t begin,
-                 const Rows<typename N::T>& key, Scratch<N>& s) {
+void weigh_panel(const Panel& panel, int64_t first, int count, int64_t begin, const Rows<typename N::T>& key,
+                 Scratch<N>& s) {
+  typedef typename N::T T;
   typedef typename N::V V;
   constexpr int kPanel = Scratch<N>::kPanel;
-  scores<N, C>(key, 0, count, s.query + ptrdiff_t(first_row / kPanel) * p.d * kPanel, p.d, p.scale, s.scores);
+  const Problem& p = panel.p;
+  bool unused[kBlockRows];
+  scores<N, C>(key, 0, count, s.query + ptrdiff_t(panel.first) * p.d, p.d, static_cast<T>(p.scale), s.scores);
+  if (p.softcap != 0) cap<N, C>(0, count, static_cast<T>(p.softcap), s.scores);
+  const bool by_bias = p.bias.rows.data && add_bias<N>(panel, first, 0, count, s.scores);
   for (int c = 0; c < C; ++c) {
-    const V peak = N::load(s.max + first_row + c * N::kLanes);
+    const V peak = N::load(s.max + panel.first + c * N::kLanes);
     const V base = N::select_less(N::set(-__builtin_inff()), peak, peak, N::set(0));
-    const V sum = N::load(s.sum + first_row + c * N::kLanes);
+    const V sum = N::load(s.sum + panel.first + c * N::kLanes);
     for (int j = 0; j < count; ++j) {
-      typename N::T* const at = s.scores + ptrdiff_t(j) * kPanel + c * N::kLanes;
+      T* const at = s.scores + ptrdiff_t(j) * kPanel + c * N::kLanes;
       N::store(at, N::div(exp<N>(N::sub(N::load(at), base)), sum));
     }
   }
-  drop<N>(p, block, first_row, rows, first, 0, count, 0, s.runs, s.scores);
-  for (int r = 0; r < rows; ++r) {
-    char* row = p.out.data + p.out.head[block.head[first_row + r]] + block.query[first_row + r] * p.out.row;
+  if (by_bias) drop_by_bias<N>(panel, first, 0, count, 0, unused, s.scores);
+  drop<N>(panel, first, 0, count, 0, s.runs, s.scores);
+  for (int r = 0; r < panel.count; ++r) {
+    char* row = p.out.data + p.out.head[panel.head(r)] + (panel.query(r) - p.row_begin) * p.out.row;
     for (int j = 0; j < count; ++j) {
-      const typename N::T x = canonical(s.scores[ptrdiff_t(j) * kPanel + r]);
+      const T x = canonical(s.scores[ptrdiff_t(j) * kPanel + r]);
       memcpy(row + (first - begin + j) * p.out.col, &x, sizeof x);
     }
   }
 }
 
-template <class N>
+template <class N, class Stored>
 void weights(const Problem& p, const Block& block, int64_t begin, int64_t end, char* memory) {
   typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
   const int tile = tile_keys(p.d, p.dv);
   Scratch<N> s(tile, p.d, p.dv, memory);
-  pack_queries<N>(p, block, s.query);
+  pack_queries<N, Stored>(p, block, s.query);
   for (int r = 0; r < kBlockRows; ++r) {
     const int64_t at = r < block.rows ? block.head[r] * p.queries + block.query[r] : 0;
-    s.max[r] = r < block.rows ? p.stats.max[at] : 0;
-    s.sum[r] = r < block.rows ? p.stats.sum[at] : 1;
+    s.max[r] = r < block.rows ? static_cast<const T*>(p.stats.max)[at] : 0;
+    s.sum[r] = r < block.rows ? static_cast<const T*>(p.stats.sum)[at] : 1;
   }
   for (int64_t first = begin; first < end; first += tile) {
+    if (!p.go_on(p.watch)) return;
     const int count = end - first < tile ? static_cast<int>(end - first) : tile;
-    const Rows<T> key = pack_rows<T>(p.key, block.head[0], first, count, p.d, s.key);
+    const Rows<T> key = pack_rows<N, Stored>(p.key, block.head[0], first, count, p.d, s.key);
     for (int r = 0; r < block.rows; r += kPanel) {
-      const int rows = block.rows - r < kPanel ? block.rows - r : kPanel;
-      weigh_panel<N, N::kCols>(p, block, r, rows, first, count, begin, key, s);
+      weigh_panel<N, N::kCols>(Panel{p, block, r, panel_rows(block, r, kPanel)}, first, count, begin, key, s);
     }
   }
 }

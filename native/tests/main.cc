@@ -27,7 +27,6 @@ int main() {
   if (targets()[2].usable) avx512::test_pieces();
 #endif
   test_whole();
-  CHECK(true, "the harness counts");
   printf("%d passed, %d failed\n", g_checks - g_failures, g_failures);
   return g_failures != 0;
 }

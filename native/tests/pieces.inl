@@ -14,112 +14,170 @@ struct Noise {
   }
 };
 
-typedef F32::V V;
-constexpr int kLanes = F32::kLanes;
-constexpr int kPanel = Scratch<F32>::kPanel;
-
-inline uint32_t bits_of(float x) {
-  uint32_t b;
-  memcpy(&b, &x, sizeof b);
-  return b;
-}
-
-inline float first_lane(V x) {
-  float all[kLanes];
-  F32::store(all, x);
+template <class N>
+inline typename N::T first_lane(typename N::V x) {
+  typename N::T all[N::kLanes];
+  N::store(all, x);
   return all[0];
 }
 
-void test_operations() {
-  const float inf = __builtin_inff(), nan = __builtin_nanf("");
-  const float values[] = {0.0f, -0.0f, 1.0f, -1.5f, 3e38f, 1e-40f, inf, -inf, nan, 2.5f, 3.5f, -0.5f};
-  for (float a : values) {
-    for (float b : values) {
-      const V va = F32::set(a), vb = F32::set(b);
-      const auto same = [](float got, float want) { return (got != got && want != want) || got == want; };
-      CHECK(same(first_lane(F32::add(va, vb)), a + b), "%g + %g", a, b);
-      CHECK(same(first_lane(F32::sub(va, vb)), a - b), "%g - %g", a, b);
-      CHECK(same(first_lane(F32::mul(va, vb)), a * b), "%g * %g", a, b);
-      CHECK(same(first_lane(F32::div(va, vb)), a / b), "%g / %g", a, b);
-      CHECK(bits_of(first_lane(F32::max(va, vb))) == bits_of(a > b ? a : b), "max(%g, %g)", a, b);
-      CHECK(same(first_lane(F32::select_less(va, vb, F32::set(1), F32::set(2))), a < b ? 1.0f : 2.0f), "%g < %g", a, b);
-    }
-    CHECK(bits_of(first_lane(F32::round(F32::set(a)))) == bits_of(::rintf(a)) || a != a, "round(%g)", a);
-  }
-  for (int n = -126; n <= 127; ++n) {
-    CHECK(first_lane(F32::scale2(F32::set(1.5f), F32::set(float(n)))) == ::ldexpf(1.5f, n), "2^%d", n);
-  }
-  CHECK(first_lane(F32::scale2(F32::set(nan), F32::set(nan))) != first_lane(F32::set(nan)), "NaN stays NaN");
+template <class T>
+inline bool same(T got, T want) {
+  return (got != got && want != want) || got == want;
 }
 
+template <class N>
+void test_operations() {
+  typedef typename N::T T;
+  const T inf = __builtin_inff(), nan = __builtin_nanf("");
+  const T values[] = {0, T(-0.0), 1, -1.5, T(3e38), T(1e-40), inf, -inf, nan, 2.5, 3.5, -0.5};
+  for (T a : values) {
+    for (T b : values) {
+      const typename N::V va = N::set(a), vb = N::set(b);
+      CHECK(same(first_lane<N>(N::add(va, vb)), a + b), "%g + %g", a, b);
+      CHECK(same(first_lane<N>(N::sub(va, vb)), a - b), "%g - %g", a, b);
+      CHECK(same(first_lane<N>(N::mul(va, vb)), a * b), "%g * %g", a, b);
+      CHECK(same(first_lane<N>(N::div(va, vb)), a / b), "%g / %g", a, b);
+      CHECK(same(first_lane<N>(N::max(va, vb)), a > b ? a : b), "max(%g, %g)", a, b);
+      CHECK(first_lane<N>(N::select_less(va, vb, N::set(1), N::set(2))) == (a < b ? 1 : 2), "%g < %g", a, b);
+    }
+    CHECK(same(first_lane<N>(N::round(N::set(a))), T(::rint(a))), "round(%g)", a);
+  }
+  const int most = sizeof(T) == 4 ? 127 : 1023;
+  for (int n = 1 - most; n <= most; ++n) {
+    CHECK(first_lane<N>(N::scale2(N::set(1.5), N::set(n))) == T(::ldexp(1.5, n)), "2^%d", n);
+  }
+  const T kept = first_lane<N>(N::scale2(N::set(nan), N::set(nan)));
+  CHECK(kept != kept, "NaN stays NaN");
+  // (1 + u)(1 - u) - 1 = -u^2 with one rounding, 0 with two.
+  const T u = sizeof(T) == 4 ? T(0x1p-23) : T(0x1p-52);
+  const T product = first_lane<N>(N::fma(N::set(1 + u), N::set(1 - u), N::set(-1)));
+  CHECK(product == (N::kLanes > 1 ? -u * u : 0), "fma rounds once but for scalar: %g", product);
+  T lanes[N::kLanes];
+  for (int l = 0; l < N::kLanes; ++l) lanes[l] = T(l);
+  T twice[N::kLanes];
+  N::store(twice, N::add(N::load(lanes), N::load(lanes)));
+  for (int l = 0; l < N::kLanes; ++l) CHECK(twice[l] == 2 * T(l), "lane %d", l);
+}
+
+// In units of the last place of `want`.
+template <class T>
+inline double ulps(T got, long double want) {
+  const int digits = sizeof(T) == 4 ? 23 : 52;
+  return static_cast<double>(::fabsl(got - want) / ::ldexpl(1, ::ilogbl(want) - digits));
+}
+
+template <class N>
 void test_exp() {
-  CHECK(first_lane(exp<F32>(F32::set(0))) == 1, "exp(0) is exactly 1");
-  CHECK(bits_of(first_lane(exp<F32>(F32::set(-__builtin_inff())))) == 0, "exp(-inf) is exactly +0");
-  CHECK(bits_of(first_lane(exp<F32>(F32::set(-87.5f)))) == 0, "flushed");
-  CHECK(bits_of(first_lane(exp<F32>(F32::set(-3e38f)))) == 0, "flushed");
-  const float nan = first_lane(exp<F32>(F32::set(__builtin_nanf(""))));
+  typedef typename N::T T;
+  const T lowest = Exp<T>::kLowest;
+  CHECK(first_lane<N>(exp<N>(N::set(0))) == 1, "exp(0) is exactly 1");
+  const T flushed[] = {-__builtin_inff(), T(-3e38), lowest - T(0.5)};
+  for (T x : flushed) {
+    const T y = first_lane<N>(exp<N>(N::set(x)));
+    CHECK(y == 0 && 1 / y > 0, "exp(%g) is exactly +0, not %g", x, y);
+  }
+  const T nan = first_lane<N>(exp<N>(N::set(__builtin_nanf(""))));
   CHECK(nan != nan, "exp(NaN) is NaN");
   double worst = 0;
-  float last = 0;
-  for (uint32_t b = bits_of(-87.0f); b > 0x80000000u; b -= b > 1009 + 0x80000000u ? 1009 : b - 0x80000000u) {
-    float x;
-    memcpy(&x, &b, sizeof x);
-    const float got = first_lane(exp<F32>(F32::set(x)));
-    const double want = ::exp(static_cast<double>(x));
-    const double ulp = ::ldexp(1.0, ::ilogb(want) - 23);
-    const double error = ::fabs(got - want) / ulp;
+  T last = 0;
+  for (T x = lowest, step = 0; x < 0; x += step) {
+    step = -x * T(2.9e-5);
+    const T got = first_lane<N>(exp<N>(N::set(x)));
+    const double error = ulps(got, ::expl(x));
     worst = error > worst ? error : worst;
-    CHECK(got >= last, "exp(%.9g) = %.9g falls below %.9g", x, got, last);
+    CHECK(got >= last, "exp(%.17g) = %.17g falls below %.17g", x, got, last);
     last = got;
+    if (-x < T(1e-9)) break;
   }
   CHECK(worst <= 1.5, "exp is off by %.3f ulp", worst);
 }
 
-template <int C>
-void test_product_of() {
+template <class N>
+void test_tanh() {
+  typedef typename N::T T;
+  double worst = 0;
+  for (T x = T(1e-6); x < 100; x *= T(1.0003)) {
+    const T got = first_lane<N>(tanh<N>(N::set(x)));
+    const double error = ulps(got, ::tanhl(x));
+    worst = error > worst ? error : worst;
+    CHECK(first_lane<N>(tanh<N>(N::set(-x))) == -got, "tanh is odd at %g", x);
+  }
+  CHECK(worst <= 4, "tanh is off by %.3f ulp", worst);
+  CHECK(first_lane<N>(tanh<N>(N::set(0))) == 0, "tanh(0)");
+  CHECK(first_lane<N>(tanh<N>(N::set(__builtin_inff()))) == 1, "tanh(inf)");
+  CHECK(first_lane<N>(tanh<N>(N::set(-__builtin_inff()))) == -1, "tanh(-inf)");
+  const T nan = first_lane<N>(tanh<N>(N::set(__builtin_nanf(""))));
+  CHECK(nan != nan, "tanh(NaN) is NaN");
+}
+
+// Each 16-bit pattern: vector and scalar widen alike, and narrowing comes back.
+template <class Stored>
+void test_widen() {
+  Stored all[F32::kLanes];
+  float lanes[F32::kLanes];
+  for (uint32_t bits = 0; bits < 65536; bits += F32::kLanes) {
+    for (int l = 0; l < F32::kLanes; ++l) all[l].bits = static_cast<uint16_t>(bits + l);
+    F32::store(lanes, F32::load(all));
+    for (int l = 0; l < F32::kLanes; ++l) {
+      const float one = widen(all[l]);
+      CHECK(same(lanes[l], one), "%04x: %g and %g", all[l].bits, lanes[l], one);
+      Stored back;
+      narrow(one, back);
+      CHECK(back.bits == all[l].bits || one != one, "%04x came back as %04x", all[l].bits, back.bits);
+    }
+  }
+}
+
+template <class N, int C>
+void test_product() {
+  typedef typename N::T T;
+  constexpr int kPanel = Scratch<N>::kPanel;
   Noise noise;
   const int sizes[] = {1, 2, 5, 6, 7, 12, 13}, depths[] = {0, 1, 2, 3, 17, 39};
-  static float a[16 * 40], b[40 * kPanel], got[16 * kPanel];
-  for (float& x : a) x = noise();
-  for (float& x : b) x = noise();
+  static T a[16 * 40], b[40 * kPanel], got[16 * kPanel];
+  for (T& x : a) x = noise();
+  for (T& x : b) x = noise();
   for (int rows : sizes) {
     for (int n : depths) {
-      product<F32, C>(a, 40, 1, b, rows, n,
-                      [&](int r, int c, V sum) { F32::store(got + r * kPanel + c * kLanes, sum); });
+      product<N, C>(a, 40, 1, b, rows, n,
+                    [&](int r, int c, typename N::V sum) { N::store(got + r * kPanel + c * N::kLanes, sum); });
       for (int r = 0; r < rows; ++r) {
-        for (int l = 0; l < C * kLanes; ++l) {
-          double want = 0, size = 1e-30;
+        for (int l = 0; l < C * N::kLanes; ++l) {
+          long double want = 0, size = 1e-30L;
           for (int k = 0; k < n; ++k) {
-            want += double(a[r * 40 + k]) * b[k * kPanel + l];
-            size += ::fabs(double(a[r * 40 + k]) * b[k * kPanel + l]);
+            const long double term = static_cast<long double>(a[r * 40 + k]) * b[k * kPanel + l];
+            want += term;
+            size += ::fabsl(term);
           }
-          const double error = ::fabs(got[r * kPanel + l] - want);
-          CHECK(error <= n * 0x1p-23 * size, "rows %d, n %d, (%d, %d): %g", rows, n, r, l, error);
+          const long double unit = sizeof(T) == 4 ? 0x1p-23L : 0x1p-52L;
+          CHECK(::fabsl(got[r * kPanel + l] - want) <= n * unit * size, "rows %d, n %d, (%d, %d)", rows, n, r, l);
         }
       }
     }
   }
-  if constexpr (C > 1) test_product_of<C - 1>();
+  if constexpr (C > 1) test_product<N, C - 1>();
 }
 
+template <class N>
 void test_fold_matches_two_passes() {
+  typedef typename N::T T;
+  constexpr int kPanel = Scratch<N>::kPanel, kKeys = 50;
   Noise noise;
-  constexpr int kKeys = 50;
-  static float s[2][kKeys * kPanel];
-  float max[kPanel], sum[kPanel], shrink[kPanel];
+  static T s[2][kKeys * kPanel], raw[2][kKeys * kPanel];
+  T max[kPanel], sum[kPanel], shrink[kPanel];
   for (auto& tile : s) {
-    for (float& x : tile) x = 10 * noise();
+    for (T& x : tile) x = 10 * noise();
   }
   for (int j = 0; j < kKeys; ++j) s[0][j * kPanel] = -__builtin_inff();  // a lane that keeps nothing at first
-  static float raw[2][kKeys * kPanel];
   memcpy(raw, s, sizeof s);
   for (int l = 0; l < kPanel; ++l) {
     max[l] = -__builtin_inff();
     sum[l] = 0;
   }
-  fold<F32, F32::kCols>(0, kKeys, s[0], max, sum, shrink);
+  fold<N, N::kCols>(0, kKeys, s[0], max, sum, shrink);
   CHECK(max[0] == -__builtin_inff() && sum[0] == 0 && shrink[0] == 0 && s[0][0] == 0, "nothing kept: %g", sum[0]);
-  fold<F32, F32::kCols>(0, kKeys, s[1], max, sum, shrink);
+  fold<N, N::kCols>(0, kKeys, s[1], max, sum, shrink);
   for (int l = 0; l < kPanel; ++l) {
     double peak = -1e30, total = 0;
     for (const auto& tile : raw) {
@@ -128,18 +186,27 @@ void test_fold_matches_two_passes() {
     for (const auto& tile : raw) {
       for (int j = 0; j < kKeys; ++j) total += ::exp(tile[j * kPanel + l] - peak);
     }
-    CHECK(max[l] == float(peak), "lane %d: max %g, want %g", l, max[l], peak);
-    CHECK(::fabs(sum[l] - total) <= 1e-5 * total, "lane %d: sum %g, want %g", l, sum[l], total);
+    CHECK(max[l] == T(peak), "lane %d: max %g, want %g", l, max[l], peak);
+    CHECK(::fabs(sum[l] - total) <= (sizeof(T) == 4 ? 1e-5 : 1e-13) * total, "lane %d: %g, want %g", l, sum[l], total);
   }
+}
+
+template <class N>
+void test_number() {
+  test_operations<N>();
+  test_exp<N>();
+  test_tanh<N>();
+  test_product<N, N::kCols>();
+  test_fold_matches_two_passes<N>();
 }
 
 }  // namespace
 
 void test_pieces() {
-  test_operations();
-  test_exp();
-  test_product_of<F32::kCols>();
-  test_fold_matches_two_passes();
+  test_number<F32>();
+  test_number<F64>();
+  test_widen<Half>();
+  test_widen<BFloat16>();
 }
 
 }  // namespace REGARD_TARGET

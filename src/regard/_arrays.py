@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from regard._errors import DTypeError, UnsupportedError
-from regard._types import Array
+from regard._errors import DTypeError, ShapeError, UnsupportedError
+from regard._types import FLOAT_DTYPES, Array
 
-_OTHER_LIBRARIES = {"torch": ".numpy()", "jax": "np.asarray(...)", "jaxlib": "np.asarray(...)",
-                    "tensorflow": ".numpy()", "cupy": ".get()"}  # fmt: skip
+_TO_NUMPY = {
+    "torch": "{name}.detach().numpy()",
+    "tensorflow": "{name}.numpy()",
+    "cupy": "{name}.get()",
+    "jax": "np.asarray({name})",
+    "jaxlib": "np.asarray({name})",
+}
 
 
 class HasShapeAndDType(Protocol):
@@ -22,6 +28,28 @@ class HasShapeAndDType(Protocol):
     def dtype(self) -> np.dtype[Any]: ...
 
 
+@dataclass(frozen=True, eq=False)
+class Operands:
+    """The arrays that a call reads."""
+
+    query: Array
+    key: Array
+    value: Array
+    bias: Array | None = None
+    sinks: Array | None = None
+
+    @classmethod
+    def of(cls, query: Any, key: Any, value: Any, bias: Any = None, sinks: Any = None) -> Operands:
+        """Take the user's arguments as NumPy arrays."""
+        return cls(
+            as_input("query", query),
+            as_input("key", key),
+            as_input("value", value),
+            None if bias is None else as_input("bias", bias),
+            None if sinks is None else as_input("sinks", sinks),
+        )
+
+
 def as_input(name: str, value: Any) -> Array:
     """Return ``value`` as a NumPy array without a copy; nested lists of numbers become float64.
 
@@ -30,16 +58,15 @@ def as_input(name: str, value: Any) -> Array:
     UnsupportedError
         ``value`` is an array of another library.
     DTypeError
-        ``value`` is not an array of numbers, is a masked array, or its bytes are not in this machine's order.
+        ``value`` is not an array of numbers, or is a masked array.
     """
+    if value is None:
+        raise DTypeError(f"{name} is None; it must be an array of numbers")
     library = type(value).__module__.partition(".")[0]
-    if library in _OTHER_LIBRARIES:
+    if library in _TO_NUMPY:
         raise UnsupportedError(
-            f"{name} is a {library} array; this version of regard takes NumPy arrays: "
-            f"pass {name}.detach(){_OTHER_LIBRARIES[library]}"
-            if library == "torch"
-            else f"{name} is a {library} array; this version of regard takes NumPy arrays: "
-            f"convert it with {_OTHER_LIBRARIES[library]}"
+            f"{name} is a {library} array, and this version of regard takes NumPy arrays: "
+            f"pass {_TO_NUMPY[library].format(name=name)}"
         )
     if isinstance(value, np.ma.MaskedArray):
         raise DTypeError(
@@ -50,24 +77,50 @@ def as_input(name: str, value: Any) -> Array:
         array = np.asarray(value)
     except ValueError as error:
         raise DTypeError(f"{name} is not an array of numbers: {error}") from None
-    if array.dtype.kind in "iu" and isinstance(value, (list, tuple)):
+    if array.dtype.kind in "iu" and not isinstance(value, np.ndarray | np.generic):
         array = array.astype(np.float64)
     return array
 
 
-def require_dtype(name: str, dtype: np.dtype[Any], allowed: tuple[np.dtype[Any], ...]) -> None:
-    """Raise DTypeError unless ``dtype`` is one of ``allowed``, in native byte order."""
-    if dtype in allowed and dtype.isnative:
-        return
-    wanted = " or ".join(str(d) for d in allowed)
-    if not dtype.isnative and dtype.newbyteorder("=") in allowed:
+def require_float(name: str, given: Any) -> np.dtype[Any]:
+    """Return the dtype if it is one that attention computes, in this machine's byte order; else raise DTypeError."""
+    try:
+        dtype: np.dtype[Any] = np.dtype(given)
+    except TypeError:
+        raise DTypeError(f"{name} has dtype {given!r}, which is not a NumPy dtype: pass np.float32") from None
+    if dtype.name in FLOAT_DTYPES and dtype.isnative:
+        return dtype
+    known = ", ".join(FLOAT_DTYPES)
+    if dtype.name in FLOAT_DTYPES:
         raise DTypeError(
             f"{name} has dtype {dtype.str!r}, whose byte order is not this machine's: "
-            f"pass {name}.astype(np.{dtype.newbyteorder('=')})"
+            f"pass {name}.astype(np.{dtype.name})"
         )
-    reason = "an integer dtype" if dtype.kind in "iub" else f"dtype {dtype}"
-    detail = f"{name} has {reason} ({dtype}), " if dtype.kind in "iub" else f"{name} has {reason}, "
-    raise DTypeError(
-        f"{detail}and this version of regard computes {wanted} only: pass {name}.astype(np.{allowed[0]}); "
-        f"regard.reference.attention computes any floating dtype in float64"
-    )
+    if dtype.kind == "c":
+        raise DTypeError(f"{name} is complex ({dtype}); attention is defined for real numbers: pass {name}.real")
+    if dtype.kind not in "iubf":
+        raise DTypeError(f"{name} is not an array of numbers: its dtype is {dtype}; attention computes {known}")
+    kind = "the integer dtype " if dtype.kind in "iu" else "dtype "
+    raise DTypeError(f"{name} has {kind}{dtype}; attention computes {known}: pass {name}.astype(np.float32)")
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: Operands) -> Array:
+    """Return ``out`` if the result may be written to it.
+
+    Raises
+    ------
+    ShapeError, DTypeError, UnsupportedError
+        Its shape or dtype is not the result's; it is no array, not writable, or shares memory with an input.
+    """
+    if not isinstance(out, np.ndarray):
+        raise UnsupportedError(f"out is of type {type(out).__name__}; pass a NumPy array of shape {shape}")
+    if out.shape != shape:
+        raise ShapeError(f"out has shape {out.shape} and the result has {shape}: pass np.empty({shape}, query.dtype)")
+    if out.dtype != dtype:
+        raise DTypeError(f"out has dtype {out.dtype} and the result has the query's, {dtype}: pass one of that dtype")
+    if not out.flags.writeable:
+        raise UnsupportedError("out is read-only: pass a writable array")
+    for name, array in vars(operands).items():
+        if array is not None and np.may_share_memory(out, array):
+            raise UnsupportedError(f"out may share memory with {name}, which is read while out is written: pass a copy")
+    return out

@@ -2,105 +2,166 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from regard import _native
+from regard._arrays import Operands
 from regard._plan import Plan, Problem, Tiles
-from regard._types import Array, IntArray
+from regard._types import FLOAT_DTYPES, Array, IntArray
 from regard.masks._lower import BAND_ROWS, Band, lower
 
+# Rows of spans of one head that are worth keeping: about a megabyte at most.
+MAX_KEPT_ROWS = 8192
 _KINDS = {"full": 0, "spans": 1, "bits": 2, "bytes": 3}  # as in native/include/regard/view.h
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The arrays that a call fills: the output, and where asked the state's output and the row statistics.
+
+    ``out`` has the query's dtype, the others that of the scores; statistics are contiguous ``(..., heads, Sq)``.
+    """
+
+    out: Array
+    state: Array | None = None
+    row_max: Array | None = None
+    row_sum: Array | None = None
+    lse: Array | None = None
+
+
+def run(plan: Plan, operands: Operands, results: Results) -> None:
+    """Compute what ``results`` has room for."""
+    problem = plan.problem
+    q = view(operands.query, head_offsets(operands.query, problem))
+    k = view(operands.key, head_offsets(operands.key, problem, problem.group))
+    v = view(operands.value, head_offsets(operands.value, problem, problem.group))
+    o = view(results.out, head_offsets(results.out, problem), writable=True)
+    state = results.state
+    s = None if state is None else view(state, head_offsets(state, problem), writable=True)
+    dtype, count, map_ = dtype_number(problem), sizes(problem), score_map(problem, operands)
+    for band in _bands(problem):
+        _native.attend(
+            plan.target, dtype, plan.threads, q, k, v, o, s, results.row_max, results.row_sum, results.lse,
+            count, band, map_,
+        )  # fmt: skip
+
+
+def count_tiles(plan: Plan) -> Tiles:
+    """Count what the kernel would do with each tile, by the kernel's own rule; no array is read."""
+    problem = plan.problem
+    g = problem.geometry
+    # Which heads share keys decides how rows are cut into blocks: any strides that tell the heads apart will do.
+    key, value = (
+        _native.View(o, o, 0, 0)
+        for o in (
+            _head_offsets(shape, _dense_strides(shape), g.lead, g.heads, problem.group) for shape in problem.kv_leads
+        )
+    )
+    counts, mask_bytes = np.zeros(3, np.int64), 0
+    for band in lower(problem.mask, g):
+        counts += _native.count_tiles(
+            plan.target, dtype_number(problem), key, value, sizes(problem), native_band(band, problem)
+        )
+        if band.data is not None and band.kind != "bytes":  # those are the user's own
+            mask_bytes = max(mask_bytes, band.data.nbytes)
+    visited, partial, skipped = (int(n) for n in counts)
+    return Tiles(visited, partial, skipped, mask_bytes)
+
+
+def _dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def dtype_number(problem: Problem) -> int:
+    """Native number of the inputs' dtype."""
+    return FLOAT_DTYPES.index(problem.dtype)
+
+
+def sizes(problem: Problem, heads: int | None = None) -> _native.Sizes:
+    """Native sizes of a problem, or of ``heads`` of its heads."""
+    g = problem.geometry
+    total = problem.total_heads if heads is None else heads
+    return _native.Sizes(total, g.queries, g.keys, problem.d, problem.dv)
+
+
+def score_map(problem: Problem, operands: Operands, heads: IntArray | None = None) -> _native.ScoreMap:
+    """Native form of scale, softcap, sinks and bias, for all heads or for the numbered ones."""
+    g, bias, dtype = problem.geometry, None, 0
+    if operands.bias is not None:
+        bias, dtype = overlay(operands.bias, problem, heads), FLOAT_DTYPES.index(operands.bias.dtype.name)
+    sinks = operands.sinks
+    if sinks is not None:
+        sinks = np.broadcast_to(sinks.astype(np.float64), (*g.lead, g.heads)).ravel()
+        sinks = np.ascontiguousarray(sinks if heads is None else sinks[heads])
+    return _native.ScoreMap(problem.scale, problem.softcap, sinks, bias, dtype)
+
+
+def view(array: Array, heads: IntArray, writable: bool = False) -> _native.View:
+    """Native view of an array whose rows and columns are its last two axes."""
+    return _native.View(_exportable(array), heads, array.strides[-2], array.strides[-1], writable)
+
+
+def overlay(array: Array, problem: Problem, heads: IntArray | None = None) -> _native.View:
+    """Native view of an array laid over the scores: an axis of size 1 serves all of its rows, or all of its keys."""
+    row, col = (0 if size == 1 else stride for size, stride in zip(array.shape[-2:], array.strides[-2:], strict=True))
+    offsets = head_offsets(array, problem)
+    return _native.View(_exportable(array), offsets if heads is None else offsets[heads], row, col)
+
+
+def _exportable(array: Array) -> Array:
+    # A buffer has no name for bfloat16; the engine is told the dtype apart.
+    return array.view(np.uint16) if array.dtype.itemsize == 2 else array
+
+
+def head_offsets(array: Array, problem: Problem, group: int = 1) -> IntArray:
+    """Byte offset of each head of ``array``, whose last two axes are row and column."""
+    g = problem.geometry
+    return _head_offsets(array.shape[:-2], array.strides[:-2], g.lead, g.heads, group)
 
 
 @lru_cache(maxsize=256)
 def _head_offsets(
     shape: tuple[int, ...], strides: tuple[int, ...], lead: tuple[int, ...], heads: int, group: int
 ) -> IntArray:
-    """Byte offset of each head, C order over ``(*lead, heads)``: 0 along broadcast axes, groups repeated.
-
-    ``shape`` and ``strides`` are those of the array's leading and head axes.
-    """
+    """Return offsets in C order over ``(*lead, heads)``: 0 along broadcast axes, groups repeated."""
     full = (*lead, heads)
     offsets = np.zeros(full, np.int64)
     for back, (size, stride) in enumerate(zip(reversed(shape), reversed(strides), strict=True), start=1):
         if size == 1:
             continue
-        index = np.arange(full[-back]) // (group if back == 1 else 1)
+        index = np.arange(full[-back], dtype=np.int64) // (group if back == 1 else 1)
         offsets += (index * stride).reshape(-1, *(1,) * (back - 1))
     offsets = offsets.ravel()
     offsets.flags.writeable = False
     return offsets
 
 
-def head_offsets(array: Array, problem: Problem, group: int = 1) -> IntArray:
-    """Offsets of ``array``'s heads, its last two axes being row and column."""
-    g = problem.geometry
-    return _head_offsets(array.shape[:-2], array.strides[:-2], g.lead, g.heads, group)
-
-
-def view(array: Array, heads: IntArray, writable: bool = False) -> _native.View:
-    """Native view of an array whose rows and columns are its last two axes."""
-    return _native.View(array, heads, array.strides[-2], array.strides[-1], writable)
-
-
-def native_band(band: Band, problem: Problem, heads: Array | None = None) -> _native.Band:
+def native_band(band: Band, problem: Problem, heads: IntArray | None = None) -> _native.Band:
     """Native form of a band, for all heads or for the numbered ones."""
     if band.data is None:
         return _native.Band(_KINDS[band.kind], None, 0, band.rows.start, band.rows.stop)
-    g, data, width = problem.geometry, band.data, 0
+    data, width = band.data, 0
     if band.kind == "spans":
-        data, width = data.reshape(*data.shape[:-2], -1), data.shape[-2]
-    offsets = _head_offsets(data.shape[:-2], data.strides[:-2], g.lead, g.heads, 1)
-    # An axis of size 1 serves all rows, or all keys.
-    row, col = (0 if size == 1 else stride for size, stride in zip(data.shape[-2:], data.strides[-2:], strict=True))
-    table = _native.View(data, offsets if heads is None else offsets[heads], row, col)
+        width = data.shape[-2]
+        data = data.reshape(*data.shape[:-2], 2 * width)
+    table = overlay(data, problem, heads)
     return _native.Band(_KINDS[band.kind], table, width, band.rows.start, band.rows.stop)
-
-
-def sizes(problem: Problem, heads: int | None = None) -> _native.Sizes:
-    """Native sizes of a problem, or of ``heads`` of its heads."""
-    g = problem.geometry
-    return _native.Sizes(problem.total_heads if heads is None else heads, g.queries, g.keys, problem.d, problem.dv)
-
-
-def run(
-    plan: Plan, query: Array, key: Array, value: Array, out: Array, stats: tuple[Array, Array, Array] | None
-) -> None:
-    """Fill ``out`` and, where asked, ``stats``: the row maxima, sums and logsumexps."""
-    problem = plan.problem
-    q = view(query, head_offsets(query, problem))
-    k = view(key, head_offsets(key, problem, problem.group))
-    v = view(value, head_offsets(value, problem, problem.group))
-    o = view(out, head_offsets(out, problem), writable=True)
-    row_max, row_sum, lse = stats or (None, None, None)
-    for band in _bands(problem):
-        _native.attend(
-            plan.target, plan.threads, q, k, v, o, row_max, row_sum, lse, sizes(problem), band, problem.scale
-        )
 
 
 def _bands(problem: Problem) -> Iterable[_native.Band]:
     """Lowered mask; a small one is lowered once and kept, a large one is lowered band by band as it is used."""
-    if problem.mask.cacheable and problem.geometry.queries <= BAND_ROWS:
+    g = problem.geometry
+    small = g.queries <= BAND_ROWS and math.prod(g.lead) * g.queries <= MAX_KEPT_ROWS
+    if problem.mask.cacheable and small:
         return _kept_bands(problem)
-    return (native_band(band, problem) for band in lower(problem.mask, problem.geometry))
+    return (native_band(band, problem) for band in lower(problem.mask, g))
 
 
 @lru_cache(maxsize=64)
 def _kept_bands(problem: Problem) -> tuple[_native.Band, ...]:
     return tuple(native_band(band, problem) for band in lower(problem.mask, problem.geometry))
-
-
-def count_tiles(plan: Plan) -> Tiles:
-    """Count what the kernel would do with each tile, by the kernel's own rule; no array is read."""
-    problem = plan.problem
-    # Which heads share keys decides how rows are cut into blocks: number the kv heads.
-    owner = (np.arange(problem.total_heads) // problem.group).astype(np.int64)
-    key = _native.View(owner, owner, 0, 0)
-    counts = np.zeros(3, np.int64)
-    for band in _bands(problem):
-        counts += _native.count_tiles(plan.target, key, sizes(problem), band)
-    return Tiles(*(int(n) for n in counts))

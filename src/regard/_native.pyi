@@ -17,22 +17,32 @@ class Band:
 
     def __init__(self, kind: int, rows: View | None, width: int, begin: int, end: int) -> None: ...
 
+class ScoreMap:
+    """What happens to a score: scale, softcap (0: none), a sink per head (float64), a bias and its dtype."""
+
+    def __init__(
+        self, scale: float, softcap: float, sinks: Array | None, bias: View | None, bias_dtype: int
+    ) -> None: ...
+
 def attend(
     target: str,
+    dtype: int,
     threads: int,
     query: View,
     key: View,
     value: View,
     out: View,
+    state: View | None,
     max: Array | None,
     sum: Array | None,
     lse: Array | None,
     sizes: Sizes,
     band: Band,
-    scale: float,
+    map: ScoreMap,
 ) -> None: ...
 def weights(
     target: str,
+    dtype: int,
     threads: int,
     query: View,
     key: View,
@@ -41,10 +51,12 @@ def weights(
     sum: Array,
     sizes: Sizes,
     band: Band,
-    scale: float,
+    map: ScoreMap,
     begin: int,
     end: int,
 ) -> None: ...
-def count_tiles(target: str, key: View, sizes: Sizes, band: Band) -> tuple[int, int, int]: ...
-def kernel(target: str, d: int, dv: int) -> tuple[int, int, int]: ...
+def count_tiles(
+    target: str, dtype: int, key: View, value: View, sizes: Sizes, band: Band
+) -> tuple[int, int, int]: ...
+def kernel(target: str, dtype: int, d: int, dv: int) -> tuple[int, int, int]: ...
 def targets() -> list[tuple[str, bool, str]]: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
 from types import TracebackType
@@ -35,6 +35,8 @@ class Settings:
 
     num_threads: int | None = None
     target: str | None = None
+    source: str = "REGARD_TARGET"  # who asked for the target
+    outer: Settings | None = None  # what a configuration returns to
 
 
 _settings: ContextVar[Settings | None] = ContextVar("regard_settings", default=None)
@@ -78,7 +80,11 @@ def _from_environment(name: str, check: Callable[[Any, str], Any]) -> Any:
     text = os.environ.get(name, "").strip()
     if not text:
         return None
-    return check(int(text) if text.lstrip("+-").isdigit() else text, f"the environment variable {name}")
+    try:
+        value: Any = int(text)
+    except ValueError:
+        value = text
+    return check(value, f"the environment variable {name}")
 
 
 @cache
@@ -114,8 +120,7 @@ def chosen() -> tuple[str, str]:
     """Name of the target in force and the reason for it."""
     configured = settings().target
     if configured is not None:
-        source = "config(target=...)" if _settings.get() else "REGARD_TARGET"
-        return configured, f"asked for by {source}"
+        return configured, f"asked for by {settings().source}"
     return _best()
 
 
@@ -124,15 +129,14 @@ class Configuration:
 
     def __init__(self, changes: dict[str, Any]) -> None:
         self._changes = changes
-        self._tokens: list[Token[Settings | None]] = []
 
     def __enter__(self) -> None:
-        self._tokens.append(_settings.set(replace(settings(), **self._changes)))
+        _settings.set(replace(settings(), outer=_settings.get(), **self._changes))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _settings.reset(self._tokens.pop())
+        _settings.set(settings().outer)
 
 
 def config(*, num_threads: int | None = None, target: str | None = None) -> Configuration:
@@ -166,4 +170,5 @@ def config(*, num_threads: int | None = None, target: str | None = None) -> Conf
         changes["num_threads"] = _check_threads(num_threads, "num_threads")
     if target is not None:
         changes["target"] = _check_target(target, "target")
+        changes["source"] = "config(target=...)"
     return Configuration(changes)

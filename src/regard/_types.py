@@ -15,6 +15,26 @@ Array: TypeAlias = npt.NDArray[Any]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
+# Dtypes that attention takes, in the order of the native DType (native/include/regard/view.h).
+FLOAT_DTYPES = ("float32", "float64", "float16", "bfloat16")
+
+
+def score_dtype(dtype: str) -> np.dtype[Any]:
+    """Dtype of scores, maximum, sum and logsumexp for inputs of a dtype: float64 for float64, else float32."""
+    return np.dtype(np.float64 if dtype == "float64" else np.float32)
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """Positions of query 0, one per batch entry: ``values`` in C order over ``shape``, which broadcasts to the lead."""
+
+    shape: tuple[int, ...]
+    values: tuple[int, ...]
+
+    def array(self) -> IntArray:
+        """Return them as int64 of that shape."""
+        return np.array(self.values, np.int64).reshape(self.shape)
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -27,7 +47,7 @@ class Geometry:
     heads: int
     queries: int
     keys: int
-    q_offset: int = 0
+    q_offset: int | Offsets = 0
     rank: int = 4
 
     @property

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard._arrays import as_input
-from regard._plan import FLOATS, Problem, make_problem
-from regard._types import Array, BoolArray
+from regard._arrays import Operands
+from regard._plan import Problem, make_problem
+from regard._types import Array, BoolArray, IntArray, score_dtype
 from regard.masks import Full
 
 
@@ -25,10 +25,23 @@ class Materialised(NamedTuple):
     weights: Array
 
 
-def attention(query: Any, key: Any, value: Any, **options: Any) -> Array:
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    mask: Any = None,
+    bias: Any = None,
+    q_offset: Any = None,
+    scale: Any = None,
+    softcap: Any = None,
+    sinks: Any = None,
+    dropout: Any = None,
+    **unknown: Any,
+) -> Array:
     """Attention in float64, materialised: O(Sq · Skv) memory, for tests and for reading.
 
-    Signature, shapes and errors are those of `regard.attention`; any floating dtype is taken.
+    Options, shapes and errors are those of `regard.attention`, without ``out``.
 
     Examples
     --------
@@ -37,28 +50,56 @@ def attention(query: Any, key: Any, value: Any, **options: Any) -> Array:
     >>> rg.reference.attention(k[2:], k, [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]).round(6)
     array([[0.725931, 0.725931]])
     """
-    return attention_forward(query, key, value, **options).out
+    return attention_forward(
+        query, key, value, mask=mask, bias=bias, q_offset=q_offset, scale=scale, softcap=softcap, sinks=sinks,
+        dropout=dropout, **unknown,
+    ).out  # fmt: skip
 
 
-def attention_forward(query: Any, key: Any, value: Any, **options: Any) -> Materialised:
+def attention_forward(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    bias: Any = None,
+    sinks: Any = None,
+    precision: type[np.floating[Any]] = np.float64,
+    **options: Any,
+) -> Materialised:
     """Output, logsumexp and weights as `attention` computes them.
 
-    A row that keeps no key has output 0, lse −inf and weights 0.
+    A row that keeps no key has output 0, lse −inf and weights 0. ``precision`` is what everything is computed in;
+    ``np.longdouble`` makes an oracle for float64 kernels.
     """
-    problem, Q, K, V = _prepare(query, key, value, options)
-    keep = _keep(problem)
+    problem, Q, K, V, B, sink = _prepare(query, key, value, bias, sinks, options, np.dtype(precision))
+    g = problem.geometry
+    keep = np.broadcast_to(problem.mask.keep(g, np.arange(g.queries), np.arange(g.keys)), g.shape)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):  # Inf and NaN of the user's are answers
+        # [scores]
         S = problem.scale * (Q @ K.swapaxes(-1, -2))
+        # [/scores]
+        if problem.softcap:
+            S = problem.softcap * np.tanh(S / problem.softcap)
+        if B is not None:
+            S = S + B
+            keep = keep & (-np.inf != B)
+        # [mask]
         S = np.where(keep, S, -np.inf)  # before the softmax: a masked key takes no share
+        # [/mask]
+        # [softmax]
         m = S.max(axis=-1, keepdims=True, initial=-np.inf)
         empty = ~keep.any(axis=-1, keepdims=True)
         P = np.exp(S - np.where(empty, 0, m))  # the shift cancels in P / l; it prevents overflow
         P = np.where(keep, P, 0)
         l = P.sum(axis=-1, keepdims=True)  # noqa: E741 the lesson's name
         W = np.where(keep, P / np.where(empty, 1, l), 0)
-        O = _weighted_sum(W, V, keep)  # noqa: E741
         lse = np.where(empty, -np.inf, m + np.log(l))
-    g = problem.geometry
+        # [/softmax]
+        if sink is not None:  # it takes its share of the whole, and has no value
+            W = np.where(keep, W / (1 + np.exp(sink - lse)), 0)
+        # [output]
+        O = _weighted_sum(W, V, keep)  # noqa: E741
+        # [/output]
     return Materialised(
         O.reshape(problem.user_shape(g.queries, problem.dv)),
         lse.reshape(problem.user_shape(g.queries)),
@@ -67,9 +108,17 @@ def attention_forward(query: Any, key: Any, value: Any, **options: Any) -> Mater
 
 
 def online_attention(
-    query: Any, key: Any, value: Any, *, block_rows: int = 256, block_keys: int = 512, **options: Any
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    bias: Any = None,
+    sinks: Any = None,
+    block_rows: int = 256,
+    block_keys: int = 512,
+    **options: Any,
 ) -> Array:
-    r"""Attention by tiles and online softmax, in the inputs' dtype and O(n) memory.
+    r"""Attention by tiles and online softmax, in the dtype of the scores and O(n) memory.
 
     For each row the tiles of keys are folded left to right into a running maximum m, sum l and output O:
 
@@ -89,31 +138,37 @@ def online_attention(
     >>> rg.reference.online_attention(k[2:], k, k[:, :2], block_keys=1).round(6)
     array([[0.725931, 0.274069]])
     """
-    problem, Q, K, V = _prepare(query, key, value, options, cast=False)
+    problem, Q, K, V, B, sink = _prepare(query, key, value, bias, sinks, options, None)
     g = problem.geometry
     out = np.empty((*g.lead, g.heads, g.queries, problem.dv), Q.dtype)
     with np.errstate(invalid="ignore", over="ignore"):
         for first in range(0, g.queries, block_rows):
             rows = np.arange(first, min(first + block_rows, g.queries))
-            out[..., rows, :] = _fold_keys(problem, Q[..., rows, :], K, V, rows, block_keys)
+            out[..., rows, :] = _fold_keys(problem, Q[..., rows, :], K, V, B, sink, rows, block_keys)
     return out.reshape(problem.user_shape(g.queries, problem.dv))
 
 
-def _fold_keys(problem: Problem, Q: Array, K: Array, V: Array, rows: Array, block_keys: int) -> Array:
+def _fold_keys(
+    problem: Problem,
+    Q: Array,
+    K: Array,
+    V: Array,
+    B: Array | None,
+    sink: Array | None,
+    rows: IntArray,
+    block_keys: int,
+) -> Array:
     g = problem.geometry
     m = np.full((*g.lead, g.heads, len(rows), 1), -np.inf, Q.dtype)
     l = np.zeros_like(m)  # noqa: E741
     O = np.zeros((*m.shape[:-1], problem.dv), Q.dtype)  # noqa: E741
     seen = np.zeros(m.shape, bool)
-    Q = Q * Q.dtype.type(problem.scale)
     for first in range(0, g.keys, block_keys):
         keys = np.arange(first, min(first + block_keys, g.keys))
         K_tile, V_tile = K[..., first : first + block_keys, :], V[..., first : first + block_keys, :]
-        S = Q @ K_tile.swapaxes(-1, -2)
-        keep = None if isinstance(problem.mask, Full) else problem.mask.keep(g, rows, keys)
-        if keep is not None:
-            S = np.where(keep, S, -np.inf)
+        S, keep = _score_tile(problem, Q @ K_tile.swapaxes(-1, -2), B, rows, keys)
         seen |= True if keep is None else keep.any(axis=-1, keepdims=True)
+        # [fold]
         m_new = np.maximum(m, S.max(axis=-1, keepdims=True))
         base = np.where(m_new == -np.inf, 0, m_new)  # nothing kept so far: -inf - -inf is NaN, from 0 it is weight 0
         alpha = np.exp(m - base)
@@ -122,27 +177,46 @@ def _fold_keys(problem: Problem, Q: Array, K: Array, V: Array, rows: Array, bloc
         l = alpha * l + P.sum(axis=-1, keepdims=True)  # noqa: E741
         O = alpha * O + (P @ V_tile if keep is None else _weighted_sum(P, V_tile, keep))  # noqa: E741
         m = m_new
+        # [/fold]
+    if sink is not None:  # once, at the end
+        l = l + np.exp(sink - np.where(seen, m, 0))  # noqa: E741
     return np.where(seen, O / np.where(seen, l, 1), 0)
 
 
+def _score_tile(
+    problem: Problem, S: Array, B: Array | None, rows: IntArray, keys: IntArray
+) -> tuple[Array, BoolArray | None]:
+    """From q · k to the scores of a tile, and which of them are kept; None: all."""
+    S *= S.dtype.type(problem.scale)
+    if problem.softcap:
+        S = problem.softcap * np.tanh(S / S.dtype.type(problem.softcap))
+    keep = None if isinstance(problem.mask, Full) else problem.mask.keep(problem.geometry, rows, keys)
+    if B is not None:
+        tile = B[..., rows if B.shape[-2] > 1 else slice(None), :]
+        tile = tile[..., keys] if B.shape[-1] > 1 else tile
+        S = S + tile
+        keep = tile != -np.inf if keep is None else keep & (tile != -np.inf)
+    return (S, None) if keep is None else (np.where(keep, S, -np.inf), keep)
+
+
 def _prepare(
-    query: Any, key: Any, value: Any, options: dict[str, Any], cast: bool = True
-) -> tuple[Problem, Array, Array, Array]:
-    """Check the call; return q, k, v with all axes, each query head with the kv head that it reads."""
-    arrays = (as_input("query", query), as_input("key", key), as_input("value", value))
-    problem = make_problem(*arrays, dtypes=FLOATS, **options)
-    Q, K, V = (array.astype(np.float64) if cast else array for array in arrays)
-    Q, K, V = (array.reshape(1, *array.shape) if array.ndim == 2 else array for array in (Q, K, V))
-    return problem, Q, np.repeat(K, problem.group, axis=-3), np.repeat(V, problem.group, axis=-3)
-
-
-def _keep(problem: Problem) -> BoolArray:
-    g = problem.geometry
-    return np.broadcast_to(problem.mask.keep(g, np.arange(g.queries), np.arange(g.keys)), g.shape)
+    query: Any, key: Any, value: Any, bias: Any, sinks: Any, options: dict[str, Any], dtype: np.dtype[Any] | None
+) -> tuple[Problem, Array, Array, Array, Array | None, Array | None]:
+    """Check the call; return all arrays with all axes, each query head with the kv head that it reads."""
+    given = Operands.of(query, key, value, bias, sinks)
+    problem = make_problem(given.query, given.key, given.value, bias=given.bias, sinks=given.sinks, **options)
+    dtype = score_dtype(problem.dtype) if dtype is None else dtype
+    Q, K, V = (x.astype(dtype, copy=False) for x in (given.query, given.key, given.value))
+    Q, K, V = (x.reshape(1, *x.shape) if x.ndim == 2 else x for x in (Q, K, V))
+    K, V = np.repeat(K, problem.group, axis=-3), np.repeat(V, problem.group, axis=-3)
+    B = None if given.bias is None else given.bias.astype(dtype)
+    sink = None if given.sinks is None else given.sinks.astype(dtype)[..., None, None]
+    return problem, Q, K, V, B, sink
 
 
 def _weighted_sum(P: Array, V: Array, keep: BoolArray) -> Array:
     """P · V in which a value that a row does not keep is not part of the row's sum, whatever it holds."""
+    keep = np.broadcast_to(keep, P.shape)
     finite = np.isfinite(V)
     total: Array = P @ np.where(finite, V, 0)
     spoilt = ~finite.reshape(-1, *V.shape[-2:]).all(axis=(0, 2))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard._errors import ShapeError
+from regard._errors import DTypeError, ShapeError
 from regard._types import Array
 
 
@@ -47,6 +47,9 @@ class AttentionState:
         object.__setattr__(self, "out", out)
         object.__setattr__(self, "lse", lse)
 
+    def __repr__(self) -> str:
+        return f"AttentionState: out {self.out.dtype} {self.out.shape}, lse {self.lse.shape}"
+
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: np.dtype | type = np.float32) -> AttentionState:
         """Return the state of rows that have seen no key: the identity of `merge_states`.
@@ -71,8 +74,8 @@ def merge_states(*states: AttentionState) -> AttentionState:
 
     Raises
     ------
-    ShapeError
-        There is no state, or shapes differ.
+    ShapeError, DTypeError
+        There is no state, or shapes or dtypes differ.
 
     References
     ----------
@@ -84,14 +87,24 @@ def merge_states(*states: AttentionState) -> AttentionState:
     >>> k = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], np.float32)
     >>> v = np.array([[1, 0], [0, 1], [1, 1]], np.float32)
     >>> q = k[2:]
-    >>> left = rg.attention_forward(q, k[:2], v[:2]).state
-    >>> right = rg.attention_forward(q, k[2:], v[2:]).state
+    >>> aux = rg.Aux(state=True)
+    >>> left = rg.attention_forward(q, k[:2], v[:2], aux=aux).state
+    >>> right = rg.attention_forward(q, k[2:], v[2:], aux=aux).state
     >>> both = rg.merge_states(left, right)
     >>> print(both.out.round(6), both.lse.round(6))
     [[0.725931 0.725931]] [1.794377]
     """
     if not states:
         raise ShapeError("merge_states got no state; AttentionState.empty(shape) is the state of no keys")
+    for state in states:
+        if not isinstance(state, AttentionState):
+            raise ShapeError(
+                f"merge_states takes AttentionState objects and got {type(state).__name__}: write merge_states(a, b), "
+                "or merge_states(*states) for a list"
+            )
+    dtypes = {state.out.dtype.name for state in states}
+    if len(dtypes) > 1:
+        raise DTypeError(f"states to merge differ in dtype: {', '.join(sorted(dtypes))}; cast them to one")
     shapes = {state.out.shape for state in states}
     if len(shapes) > 1:
         raise ShapeError(f"states to merge differ in shape: {', '.join(map(str, sorted(shapes)))}")

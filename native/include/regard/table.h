@@ -21,7 +21,7 @@ struct Engine {
 
 struct Table {
   const char* name;
-  Engine float32;
+  Engine engines[kDTypes];  // by DType of query, key, value and out
 };
 
 namespace scalar {

@@ -36,22 +36,39 @@ struct Mask {
   int64_t first_row;
 };
 
-// Row statistics of the softmax, contiguous (head, query); each pointer may be null.
+enum class DType : int { kFloat32, kFloat64, kFloat16, kBFloat16 };
+constexpr int kDTypes = 4;
+
+// A float array that is added to the scores; -inf drops the pair. data is null where there is none.
+struct Bias {
+  Input rows;  // the row of query i is at i * rows.row
+  DType dtype;
+};
+
+// Row statistics of the softmax, contiguous (head, query), in the dtype of the scores; each pointer may be null.
+// max and sum make the weights exp(s - max) / sum, a sink included; lse is over the keys alone.
 struct Stats {
-  float* max;
-  float* sum;
-  float* lse;
+  void* max;
+  void* sum;
+  void* lse;
 };
 
 struct Problem {
   Input query, key, value;
   Output out;
+  Output state;  // the output before the sink, in the dtype of the scores; data may be null
   Stats stats;
   Mask mask;
+  Bias bias;
+  const double* sinks;  // a logit per head, or null
   int64_t heads, queries, keys;
   int64_t row_begin, row_end;  // the query rows of this band
   int d, dv;
-  float scale;
+  double scale;
+  double softcap;  // 0: none
+  // Asked before each tile: false ends the task, whose rows are then left unwritten.
+  bool (*go_on)(void* watch);
+  void* watch;
 };
 
 // The rows of one task: all of them read the same kv head.

@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from regard import _engine
-from regard._arrays import HasShapeAndDType, as_input
+from regard._arrays import HasShapeAndDType, Operands, check_out
 from regard._attention.weights import Weights
-from regard._plan import FLOAT32, Plan, make_plan, make_problem
-from regard._types import Array
+from regard._engine import Results
+from regard._errors import UnsupportedError
+from regard._plan import Plan, make_plan, make_problem
+from regard._types import Array, score_dtype
 from regard.state import AttentionState
+
+if TYPE_CHECKING:
+    from typing_extensions import Never
+
+
+@dataclass(frozen=True)
+class Aux:
+    """What `attention_forward` keeps beside the output.
+
+    Attributes
+    ----------
+    lse : bool
+        Natural logsumexp of each row.
+    state : bool
+        An `AttentionState` to merge with others.
+    """
+
+    lse: bool = True
+    state: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,24 +43,44 @@ class ForwardResult:
     Attributes
     ----------
     out : array, shape ``(..., Hq, Sq, Dv)``
-        The output.
-    lse : array, shape ``(..., Hq, Sq)``
-        Natural logsumexp of each row's scores over the keys that it keeps; −inf for a row that keeps none.
+        The output, in the query's dtype.
     weights : Weights
         Attention weights on demand: ``weights[b, h, i0:i1, j0:j1]``.
-    plan : Plan
-        What was run.
     """
 
     out: Array
-    lse: Array
     weights: Weights
-    plan: Plan
+    _plan: Plan
+    _lse: Array | None
+    _state: AttentionState | None
+
+    def __repr__(self) -> str:
+        return f"ForwardResult: out {self.out.dtype} {self.out.shape}, {self.weights!r}"
+
+    @property
+    def plan(self) -> Plan:
+        """What was run, tiles counted."""
+        return replace(self._plan, tiles=_engine.count_tiles(self._plan))
+
+    @property
+    def lse(self) -> Array:
+        """Natural logsumexp of each row's scores over the keys that it keeps, ``(..., Hq, Sq)``.
+
+        float32, or float64 for float64; −inf for a row that keeps no key. A sink is not part of it.
+        """
+        if self._lse is None:
+            raise UnsupportedError("the logsumexp was not asked for: pass aux=rg.Aux(lse=True)")
+        return self._lse
 
     @property
     def state(self) -> AttentionState:
-        """Out and lse as a partial result that `merge_states` joins with others."""
-        return AttentionState(self.out, self.lse)
+        """Partial result that `merge_states` joins with others: output before any sink, and logsumexp.
+
+        float32, or float64 for float64.
+        """
+        if self._state is None:
+            raise UnsupportedError("the state was not asked for: pass aux=rg.Aux(state=True)")
+        return self._state
 
 
 def attention(
@@ -55,11 +96,12 @@ def attention(
     sinks: Any = None,
     dropout: Any = None,
     out: Any = None,
+    **unknown: Never,
 ) -> Array:
     r"""Exact scaled dot-product attention in O(n) memory.
 
     .. math:: o_i = \sum_j w_{ij} v_j, \qquad w_{ij} = \frac{e^{s_{ij}}}{\sum_{l\ \text{kept}} e^{s_{il}}},
-              \qquad s_{ij} = \text{scale} \cdot q_i \cdot k_j
+              \qquad s_{ij} = \operatorname{cap}(\text{scale} \cdot q_i \cdot k_j) + \text{bias}_{ij}
 
     over the keys j that ``mask`` keeps for query i. A query that keeps none gives 0. What a masked key or value
     holds (NaN too) is never part of the arithmetic.
@@ -67,7 +109,8 @@ def attention(
     Parameters
     ----------
     query : array, shape ``(..., Hq, Sq, D)``
-        float32, any strides. ``(Sq, D)`` is one head. Leading axes broadcast.
+        float64, float32, float16 or bfloat16 (ml_dtypes), the same for all three; any strides. ``(Sq, D)`` is
+        one head. Leading axes broadcast. Nested lists of numbers are taken as float64.
     key : array, shape ``(..., Hkv, Skv, D)``
         Query head h reads kv head ``h // (Hq // Hkv)``.
     value : array, shape ``(..., Hkv, Skv, Dv)``
@@ -75,18 +118,30 @@ def attention(
     mask : Mask or bool array, optional
         True = may attend. An array has shape ``(Sq, Skv)`` or the rank of the scores ``(..., Hq, Sq, Skv)``, each
         axis 1 or full. Causal attention is ``rg.Causal()``; masks combine with ``& | ~``.
-    q_offset : int, "start" or "end", optional
-        Position of query 0 among the keys; "start" is 0, "end" is Skv − Sq. Needed where the mask depends on
-        positions and Sq ≠ Skv.
+    bias : float array, optional
+        Added to the scores after the softcap; shapes as for ``mask``, any of the four dtypes, never expanded. −inf
+        drops the pair as a mask does; +inf and NaN give NaN in the rows that see them.
+    q_offset : int, ints per batch, "start" or "end", optional
+        Position of query 0 among the keys; "start" is 0, "end" is Skv − Sq; ints broadcast against the leading
+        axes. Needed where the mask depends on positions and Sq ≠ Skv.
     scale : float, optional
-        Default 1/√D.
-    bias, softcap, sinks, dropout, out
+        Default 1/√D. May be 0 or negative.
+    softcap : float, optional
+        Scores s become ``softcap * tanh(s / softcap)``, before bias and mask. Above 0.
+    sinks : float array, shape ``(Hq,)`` or broadcasting to ``(..., Hq)``, optional
+        A logit per head that takes part in the softmax's denominator and has no value: the output is multiplied by
+        ``sigmoid(lse - sink)``.
+    dropout
         Refused by this version, with a message that says what to do meanwhile.
+    out : array, optional
+        Where to write the result: its shape and the query's dtype, any strides, no memory shared with an input.
 
     Returns
     -------
     array, shape ``(..., Hq, Sq, Dv)``
-        A new float32 array. A row has the same bits for any number of threads, whatever batch, other queries or
+        ``out``, or a new array of the query's dtype. Scores, sums and output are carried in float32 (float64 for
+        float64) whatever the dtype; what is too large for float16 becomes inf. A row has the same bits for any
+        number of threads, whatever batch, other queries or
         garbage stand around it, and whatever the strides.
 
     Raises
@@ -110,13 +165,11 @@ def attention(
      [0.268941 0.731059]
      [0.725931 0.725931]]
     """
-    arrays, plan = _prepare(
-        query, key, value, mask=mask, bias=bias, q_offset=q_offset, scale=scale,
-        softcap=softcap, sinks=sinks, dropout=dropout, out=out,
+    operands, plan, result = _prepare(
+        query, key, value, bias, sinks, out, mask=mask, q_offset=q_offset, scale=scale, softcap=softcap,
+        dropout=dropout, **unknown,
     )  # fmt: skip
-    problem = plan.problem
-    result = np.empty(problem.user_shape(problem.geometry.queries, problem.dv), arrays[0].dtype)
-    _engine.run(plan, *arrays, result, None)
+    _engine.run(plan, operands, Results(result))
     return result
 
 
@@ -133,11 +186,17 @@ def attention_forward(
     sinks: Any = None,
     dropout: Any = None,
     out: Any = None,
-    aux: Any = None,
+    aux: Aux | None = None,
+    **unknown: Never,
 ) -> ForwardResult:
     """Attention with what else the forward pass knows: logsumexp, weights on demand, a state to merge, the plan.
 
     Parameters are those of `attention`, shapes and errors too; ``out`` has the same bits.
+
+    Parameters
+    ----------
+    aux : Aux, optional
+        What to keep; default ``Aux(lse=True)``.
 
     Returns
     -------
@@ -152,17 +211,19 @@ def attention_forward(
     >>> print(res.lse.round(6), res.weights[0, 1:].round(6))
     [1.794377] [0.274069 0.451863]
     """
-    arrays, plan = _prepare(
-        query, key, value, mask=mask, bias=bias, q_offset=q_offset, scale=scale,
-        softcap=softcap, sinks=sinks, dropout=dropout, out=out, aux=aux,
+    operands, plan, result = _prepare(
+        query, key, value, bias, sinks, out, mask=mask, q_offset=q_offset, scale=scale, softcap=softcap,
+        dropout=dropout, **unknown,
     )  # fmt: skip
-    problem, dtype = plan.problem, arrays[0].dtype
-    queries = problem.geometry.queries
-    result = np.empty(problem.user_shape(queries, problem.dv), dtype)
+    aux = _as_aux(aux)
+    problem = plan.problem
+    dtype, queries = score_dtype(problem.dtype), problem.geometry.queries
     row_max, row_sum, lse = np.empty((3, *problem.user_shape(queries)), dtype)
-    _engine.run(plan, *arrays, result, (row_max, row_sum, lse))
-    weights = Weights(plan, arrays[0], arrays[1], row_max, row_sum)
-    return ForwardResult(result, lse, weights, plan)
+    state = np.empty(result.shape, dtype) if aux.state else None
+    _engine.run(plan, operands, Results(result, state, row_max, row_sum, lse))
+    weights = Weights(plan, operands, row_max, row_sum)
+    partial = None if state is None else AttentionState(state, lse)
+    return ForwardResult(result, weights, plan, lse if aux.lse else None, partial)
 
 
 def plan(
@@ -177,7 +238,7 @@ def plan(
     softcap: Any = None,
     sinks: Any = None,
     dropout: Any = None,
-    out: Any = None,
+    **unknown: Never,
 ) -> Plan:
     """Say how a call would be computed: engine, instruction set, tiles visited and skipped, bytes. Runs nothing.
 
@@ -194,13 +255,29 @@ def plan(
     """
     chosen = make_plan(
         make_problem(
-            query, key, value, dtypes=FLOAT32, mask=mask, q_offset=q_offset, scale=scale,
-            bias=bias, softcap=softcap, sinks=sinks, dropout=dropout, out=out,
+            query, key, value, mask=mask, bias=bias, q_offset=q_offset, scale=scale, softcap=softcap, sinks=sinks,
+            dropout=dropout, **unknown,
         )
     )  # fmt: skip
     return replace(chosen, tiles=_engine.count_tiles(chosen))
 
 
-def _prepare(query: Any, key: Any, value: Any, **options: Any) -> tuple[tuple[Array, Array, Array], Plan]:
-    arrays = (as_input("query", query), as_input("key", key), as_input("value", value))
-    return arrays, make_plan(make_problem(*arrays, dtypes=FLOAT32, **options))
+def _prepare(
+    query: Any, key: Any, value: Any, bias: Any, sinks: Any, out: Any, **options: Any
+) -> tuple[Operands, Plan, Array]:
+    """Take the arrays, check the call, and find or make the array of the result."""
+    operands = Operands.of(query, key, value, bias, sinks)
+    problem = make_problem(
+        operands.query, operands.key, operands.value, bias=operands.bias, sinks=operands.sinks, **options
+    )
+    shape, dtype = problem.user_shape(problem.geometry.queries, problem.dv), operands.query.dtype
+    result = np.empty(shape, dtype) if out is None else check_out(out, shape, dtype, operands)
+    return operands, make_plan(problem), result
+
+
+def _as_aux(aux: Any) -> Aux:
+    if aux is None:
+        return Aux()
+    if isinstance(aux, Aux):
+        return aux
+    raise UnsupportedError(f"aux is {aux!r} of type {type(aux).__name__}; pass rg.Aux(lse=..., state=...)")

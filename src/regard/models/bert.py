@@ -136,6 +136,10 @@ class BertEncoder:
         """Find a word of the text; see `Tokenizer.find`."""
         return self._tokenizer.find(encoded, name)
 
+    def last_word(self, encoded: Encoded) -> Word | None:
+        """Find the last written word of the text, None if it has none."""
+        return self._tokenizer.last_word(encoded)
+
     def forward(self, ids: npt.ArrayLike) -> Trace:
         """Run the encoder on one sequence of token ids.
 

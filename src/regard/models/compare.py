@@ -11,6 +11,8 @@ from regard.numerics import forward_bounds
 
 from .bert import Attended, Trace
 
+_TINY = 1e-30
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -23,7 +25,11 @@ class Comparison:
     out, weights
         Largest absolute difference of outputs and of weights.
     out_share, weights_share
-        Largest difference as a share of what `regard.numerics.forward_bounds` allows it, for any data.
+        Largest difference as a share of what `regard.numerics.forward_bounds` allows it, for any data; of weights
+        above 1e-30.
+    tiny_share
+        The same of the weights up to 1e-30. One below e^-87 is flushed to 0 and then differs by all of itself,
+        which is what the bound allows it: this share is near 1 wherever there is such a weight.
     """
 
     heads: int
@@ -31,11 +37,12 @@ class Comparison:
     weights: float
     out_share: float
     weights_share: float
+    tiny_share: float
 
     @property
     def agrees(self) -> bool:
         """Whether every difference is within its bound; NaN is not."""
-        return self.out_share <= 1 and self.weights_share <= 1
+        return self.out_share <= 1 and self.weights_share <= 1 and self.tiny_share <= 1
 
 
 def against_reference(trace: Trace) -> Comparison:
@@ -45,7 +52,7 @@ def against_reference(trace: Trace) -> Comparison:
     return Comparison(heads, *largest.tolist())
 
 
-def _differences(layer: Attended) -> tuple[float, float, float, float]:
+def _differences(layer: Attended) -> tuple[float, float, float, float, float]:
     query, key, value, got = layer.query, layer.key, layer.value, layer.result
     exact = reference.attention_forward(query, key, value)
     bounds = forward_bounds(
@@ -53,4 +60,11 @@ def _differences(layer: Attended) -> tuple[float, float, float, float]:
         scale=got.plan.problem.scale, tile_keys=got.plan.tile_keys, random_walk=False,
     )  # fmt: skip
     out, weights = np.abs(got.out - exact.out), np.abs(got.weights[...] - exact.weights)
-    return out.max(), weights.max(), (out / bounds.out).max(), (weights / bounds.weights).max()
+    share, tiny = weights / bounds.weights, exact.weights <= _TINY
+    return (
+        out.max(),
+        weights.max(),
+        (out / bounds.out).max(),
+        share.max(initial=0, where=~tiny),
+        share.max(initial=0, where=tiny),
+    )

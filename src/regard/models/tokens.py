@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,16 +53,21 @@ class Encoded:
             return True
         return self.words[position] is None or self.words[position] != self.words[position - 1]
 
-    def label(self, position: int) -> str:
-        """Return the token, numbered like ``the#2`` if the text has it several times."""
-        token = self.tokens[position]
-        nth = self.tokens[: position + 1].count(token)
-        return f"{token}#{nth}" if self.tokens.count(token) > 1 else token
+    def own_words(self) -> list[range]:
+        """Tokens of each word that the tokenizer tells apart, in order; special tokens are none, ``didn't`` is three."""
+        starts = [at for at, word in enumerate(self.words) if word is not None and self.edge(at)]
+        return [range(at, next(end for end in range(at + 1, len(self.words) + 1) if self.edge(end))) for at in starts]
+
+    def label(self, word: range) -> str:
+        """Spell one of `own_words`, numbered like ``the#2`` if the text has it several times; `Tokenizer.find` reads it."""
+        pieces = self.pieces[word.start : word.stop]
+        same = [other for other in self.own_words() if self.pieces[other.start : other.stop] == pieces]
+        name = "".join(piece.removeprefix("##") for piece in pieces)
+        return f"{name}#{same.index(word) + 1}" if len(same) > 1 else name
 
     def written_words(self) -> list[str]:
-        """List what stands between the spaces of the text, without punctuation around it, each once."""
-        stripped = (word.strip(string.punctuation) for word in self.text.split())
-        return list(dict.fromkeys(word for word in stripped if word))
+        """List what stands between the spaces of the text, in order, without punctuation around it."""
+        return [bare for word in self.text.split() if (bare := _without_punctuation(word))]
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,11 @@ class Word:
     positions: range
     occurrence: int = 1
     count: int = 1
+
+    @property
+    def label(self) -> str:
+        """The name, numbered like ``the#2`` if the text has it several times."""
+        return f"{self.name}#{self.occurrence}" if self.count > 1 else self.name
 
 
 class Tokenizer:
@@ -115,7 +126,7 @@ class Tokenizer:
 
         The name is tokenized like the text, so upper case and accents count as far as they do for the model,
         and whole words of the text must match: ``token`` is not found in ``tokenization``. Special tokens
-        go by their spelling, ``[SEP]``.
+        go by their spelling in upper or lower case, ``[SEP]``.
 
         Parameters
         ----------
@@ -129,31 +140,57 @@ class Tokenizer:
         RegardError
             If the text has no such word; the message lists those it has.
         """
-        starts = self._occurrences(encoded, name)
-        numbered = re.fullmatch(r"(.+)#([1-9]\d*)", name)
+        places = self._places(encoded, name)
+        numbered = re.fullmatch(r"(.+)#([0-9]{1,9})", name)
         occurrence = 1
-        if not starts and numbered:
+        if not places and numbered:
             name, occurrence = numbered[1], int(numbered[2])
-            starts = self._occurrences(encoded, name)
-        if not starts:
+            places = self._places(encoded, name)
+        if not places:
             raise RegardError(f"the text has no word {name!r}; its words: {_listed(encoded.written_words())}")
-        if occurrence > len(starts):
-            raise RegardError(f"there is no {name}#{occurrence}: the text has {name!r} {len(starts)} time(s)")
-        return Word(name, starts[occurrence - 1], occurrence, len(starts))
+        if not 1 <= occurrence <= len(places):
+            times = "1 time" if len(places) == 1 else f"{len(places)} times"
+            raise RegardError(f"there is no {name}#{occurrence}: the text has {name!r} {times}, counted from 1")
+        return Word(name, places[occurrence - 1], occurrence, len(places))
 
-    def _occurrences(self, encoded: Encoded, name: str) -> list[range]:
-        """Every stretch of whole words whose pieces are those of ``name``."""
+    def last_word(self, encoded: Encoded) -> Word | None:
+        """Find the last of the written words, None if there are none."""
+        for name in reversed(encoded.written_words()):
+            places = self._places(encoded, name)
+            if places:
+                return Word(name, places[-1], len(places), len(places))
+        return None
+
+    def _places(self, encoded: Encoded, name: str) -> list[range]:
+        """Every stretch of whole words whose pieces are those of ``name``, else special tokens spelled so."""
         asked = self.encode(name)
         pieces = [piece for piece, special in zip(asked.pieces, asked.special, strict=True) if not special]
         size = len(pieces)
-        return [
+        words = [
             range(start, start + size)
             for start in range(len(encoded.pieces) - size + 1)
             if size and encoded.pieces[start : start + size] == pieces
             if encoded.edge(start) and encoded.edge(start + size)
         ]
+        added = zip(encoded.tokens, encoded.special, strict=True)
+        return words or [
+            range(at, at + 1)
+            for at, (token, special) in enumerate(added)
+            if special and token.casefold() == name.casefold()
+        ]
+
+
+def _without_punctuation(word: str) -> str:
+    """Strip ASCII's punctuation and symbols, and what Unicode calls punctuation."""
+    inside = [
+        at
+        for at, character in enumerate(word)
+        if character not in string.punctuation and unicodedata.category(character)[0] != "P"
+    ]
+    return word[inside[0] : inside[-1] + 1] if inside else ""
 
 
 def _listed(words: list[str], limit: int = 40) -> str:
-    rest = len(words) - limit
-    return (", ".join(words[:limit]) or "none") + (f" and {rest} more" if rest > 0 else "")
+    once = list(dict.fromkeys(words))
+    rest = len(once) - limit
+    return (", ".join(once[:limit]) or "none") + (f" and {rest} more" if rest > 0 else "")

@@ -2,30 +2,40 @@ r"""How far a tiled kernel may be from exact attention.
 
 With :math:`s = \text{scale}\,qk` and :math:`o = Pv`, an error :math:`\delta s` of the scores moves the output, to
 first order, by :math:`\delta o_{ic} = \sum_j P_{ij}\,\delta s_{ij}\,(v_{jc} - o_{ic})`. A kernel that carries scores,
-maximum, sum and output with unit roundoff u, in T tiles of B keys, has
+maximum, sum and output with unit roundoff u, in T tiles of B keys, and stores its output with unit roundoff u_o, has
 
 .. math::
-    |\delta s_{ij}| &\le c_d\,u\,a_{ij} + u\,(|s_{ij}| + |s_{ij} - m_i|) + 4u,
-        \qquad a_{ij} = |\text{scale}| \sum_c |q_{ic}||k_{jc}| \\
-    B_{ic} &= \sum_j P_{ij}\,|v_{jc} - o_{ic}|\,|\delta s_{ij}| + c_n u \sum_j P_{ij}|v_{jc}| + u|o_{ic}| + n\,\eta_i \\
+    |\delta s_{ij}| &\le c_d\,u\,a_{ij} + u\,(2|s'_{ij}| + |s_{ij}| + |b_{ij}| + |s_{ij} - m_i|) + 4u
+        \;[+\,6u\,|s'_{ij}|], \qquad a_{ij} = |\text{scale}| \sum_c |q_{ic}||k_{jc}| \\
+    B_{ic} &= \sum_j P_{ij}\,|v_{jc} - o_{ic}|\,|\delta s_{ij}| + c_n u \sum_j P_{ij}|v_{jc}|
+        + u_o|o_{ic}| + n\,\eta_i \\
     B^{L}_i &= \sum_j P_{ij}|\delta s_{ij}| + c_n u + u|L_i| \\
     B^{P}_{ij} &= P_{ij}\,(|\delta s_{ij}| + B^{L}_i) + \eta_i
 
-:math:`c_n` counts B products of a tile, a rescale and an add per tile and one division, :math:`c_d` the D products of
-a score: worst case :math:`c_d = D, c_n = B + 2T + 3`; for rounding errors of random sign their square roots
-(Higham & Mary 2019). :math:`\eta` is what a weight flushed below :math:`e^{-87}` can lose, and the smallest number.
+where s' is the score before the bias b; the bracket is the softcap's tanh. :math:`c_n` counts B products of a tile, a
+rescale and an add per tile and one division, :math:`c_d` the D products of a score: worst case
+:math:`c_d = D, c_n = B + 2T + 3`; for rounding errors of random sign their square roots (Higham & Mary 2019).
+:math:`\eta` is what a weight flushed below :math:`e^{-87}` (:math:`e^{-708}` in float64) can lose, and the smallest
+number. A sink multiplies weights and output by :math:`\sigma(L - \text{sink})`, whose relative error is at most that of
+:math:`e^L` and two roundings.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from regard._types import Array
+from regard._types import Array, score_dtype
 
-_LOST_WEIGHT = math.exp(-87)
+# Unit roundoff and smallest number of the dtypes in which an output may be stored.
+_STORED = {
+    "float64": (2.0**-53, 2.0**-1074),
+    "float32": (2.0**-24, 2.0**-149),
+    "float16": (2.0**-11, 2.0**-24),
+    "bfloat16": (2.0**-8, 2.0**-133),
+}
 
 
 class Bounds(NamedTuple):
@@ -44,7 +54,9 @@ def forward_bounds(
     *,
     scale: float,
     tile_keys: int,
-    dtype: type[np.floating[Any]] = np.float32,
+    bias: Array | None = None,
+    softcap: float = 0,
+    dtype: str = "float32",
     random_walk: bool = True,
 ) -> Bounds:
     """Evaluate the bound from exact weights, in float64.
@@ -54,13 +66,15 @@ def forward_bounds(
     query, key, value : array
         ``(..., Sq, D)``, ``(..., Skv, D)``, ``(..., Skv, Dv)``, leading axes equal or 1; finite.
     weights : array, shape ``(..., Sq, Skv)``
-        Exact attention weights; 0 where masked.
-    scale : float
-        The factor of q · k.
+        Exact attention weights; 0 where masked. Rows sum to 1, or to what a sink leaves.
+    scale, softcap : float
+        The factor of q · k, and the cap of the scores (0: none).
+    bias : array, optional
+        What is added to the scores, broadcast against weights.
     tile_keys : int
         B, keys of one tile.
-    dtype : floating dtype
-        What the kernel carries scores, sums and output in.
+    dtype : str
+        Dtype of inputs and output; scores, sums and logsumexp are float64 for float64, else float32.
     random_walk : bool
         Constants for fixed-seed random data; False: for any data.
 
@@ -72,24 +86,51 @@ def forward_bounds(
     >>> bounds.out.shape, bool(bounds.out.max() < 1e-6)
     ((1, 2), True)
     """
-    q, k, v, P = (np.asarray(x, np.float64) for x in (query, key, value, weights))
-    unit, tiny = float(np.finfo(dtype).eps) / 2, float(np.finfo(dtype).smallest_subnormal)
+    q, k, v, W = (np.asarray(x, np.float64) for x in (query, key, value, weights))
+    unit, _ = _STORED[score_dtype(dtype).name]
+    lost = math.exp(-708 if dtype == "float64" else -87)
     keys, tiles = k.shape[-2], math.ceil(k.shape[-2] / tile_keys)
     c_d, c_n = q.shape[-1], min(tile_keys, keys) + 2 * tiles + 3
     if random_walk:
         c_d, c_n = math.sqrt(c_d), math.sqrt(c_n)
-    s = scale * (q @ np.swapaxes(k, -1, -2))
+    share = W.sum(axis=-1, keepdims=True)
+    P = W / np.where(share > 0, share, 1)
     a = abs(scale) * (np.abs(q) @ np.swapaxes(np.abs(k), -1, -2))
+    s, peak, moved = _scores(q, k, P, scale, bias, softcap, unit)
+    moved = P * (moved + c_d * unit * a)  # P |δs|
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lse = peak[..., 0] + np.log(np.where(P > 0, np.exp(s - peak), 0).sum(axis=-1))
+    lse_bound = moved.sum(axis=-1) + c_n * unit + unit * np.abs(np.where(np.isfinite(lse), lse, 0))
+    relative = (lse_bound + 2 * unit)[..., None]  # of the sink's factor
+    bound = share * (_spread(moved, P, v) + c_n * unit * (P @ np.abs(v)) + np.abs(P @ v) * relative * (1 - share))
+    stored_unit, tiny = _STORED[dtype]
+    bound += stored_unit * (np.abs(W @ v) + bound)
+    bound += keys * lost * np.max(np.abs(v), axis=-2, keepdims=True, initial=0) + max(keys * unit * tiny, tiny)
+    return Bounds(bound, lse_bound, share * moved + W * (lse_bound[..., None] + relative) + lost)
+
+
+def _scores(
+    q: Array, k: Array, P: Array, scale: float, bias: Array | None, softcap: float, unit: float
+) -> tuple[Array, Array, Array]:
+    """Scores, their row maxima, and the part of |δs| that the shape of the score map makes."""
+    s = scale * (q @ np.swapaxes(k, -1, -2))
+    moved = unit * (2 * np.abs(s) + 4)  # of the scale itself, and of its product
+    if softcap:
+        s = softcap * np.tanh(s / softcap)
+        moved += 6 * unit * np.abs(s)
+    if bias is not None:
+        b = np.where(np.isfinite(bias), np.asarray(bias, np.float64), 0)
+        moved = moved + unit * np.abs(b)
+        s = s + b
     peak = np.max(np.where(P > 0, s, -np.inf), axis=-1, keepdims=True, initial=-np.inf)
     peak = np.where(np.isfinite(peak), peak, 0)
-    moved = P * (c_d * unit * a + unit * (np.abs(s) + np.abs(s - peak)) + 4 * unit)  # P |δs|
+    return s, peak, moved + unit * (np.abs(s) + np.abs(s - peak))
+
+
+def _spread(moved: Array, P: Array, v: Array) -> Array:
+    """Σ_j moved_ij |v_jc − o_ic|, row by row: |v − o_i| has the size of v."""
     out = P @ v
     spread = np.empty(out.shape)
-    for i in range(out.shape[-2]):  # row by row: |v - o_i| has the size of v
+    for i in range(out.shape[-2]):
         spread[..., i, :] = np.einsum("...j,...jc->...c", moved[..., i, :], np.abs(v - out[..., i : i + 1, :]))
-    lost = keys * (_LOST_WEIGHT * np.max(np.abs(v), axis=-2, keepdims=True, initial=0) + tiny)
-    bound = spread + c_n * unit * (P @ np.abs(v)) + unit * np.abs(out) + lost
-    with np.errstate(divide="ignore"):
-        lse = peak[..., 0] + np.log(np.exp(np.where(P > 0, s - peak, -np.inf)).sum(axis=-1))
-    lse_bound = moved.sum(axis=-1) + c_n * unit + unit * np.abs(np.where(np.isfinite(lse), lse, 0))
-    return Bounds(bound, lse_bound, moved + P * lse_bound[..., None] + _LOST_WEIGHT)
+    return spread

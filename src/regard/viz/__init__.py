@@ -2,5 +2,6 @@
 
 from ._looks import Look as Look
 from ._looks import strongest as strongest
-from .page import render_page as render_page
-from .page import write_page as write_page
+from ._page import AttentionPage as AttentionPage
+from ._page import Opening as Opening
+from ._write import destination as destination

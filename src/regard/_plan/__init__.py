@@ -1,0 +1,7 @@
+"""Parse once, then run: every check and every message of a call, and the frozen plan that engines follow."""
+
+from .plan import Plan as Plan
+from .plan import Tiles as Tiles
+from .plan import make_plan as make_plan
+from .problem import Problem as Problem
+from .problem import make_problem as make_problem

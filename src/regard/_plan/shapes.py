@@ -1,0 +1,78 @@
+"""Shapes that must fit together, and the ways out where they do not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from regard._errors import ShapeError
+
+Shape = tuple[int, ...]
+
+
+def check_ranks(query: Shape, key: Shape, value: Shape) -> None:
+    """Raise ShapeError unless each has at least two axes."""
+    for name, shape in (("query", query), ("key", key), ("value", value)):
+        if len(shape) < 2:
+            raise ShapeError(
+                f"{name} has shape {shape}; it needs at least two axes, (S, D) for one head or (..., H, S, D)"
+            )
+
+
+def broadcast_lead(query: Shape, key: Shape, value: Shape) -> Shape:
+    """Return the common leading axes, those before (heads, S, D)."""
+    try:
+        return np.broadcast_shapes(query[:-3], key[:-3], value[:-3])
+    except ValueError:
+        raise ShapeError(
+            f"the leading (batch) axes of query {query[:-3]}, key {key[:-3]} and value {value[:-3]} do not "
+            "broadcast; axes are (..., heads, S, D), and each leading axis must be equal or 1"
+        ) from None
+
+
+def check_heads(query: Shape, key: Shape, value: Shape) -> tuple[int, int]:
+    """Return the numbers of query heads and kv heads."""
+    heads, kv_heads, value_heads = ((1, *shape)[-3] if len(shape) == 2 else shape[-3] for shape in (query, key, value))
+    if kv_heads != value_heads:
+        raise ShapeError(
+            f"key has {kv_heads} heads and value has {value_heads} (shapes {key} and {value}): make them equal"
+        )
+    if heads % kv_heads if kv_heads else heads:
+        raise ShapeError(
+            f"query has {heads} heads and key has {kv_heads}: grouped heads need a multiple, "
+            f"{heads} % {kv_heads} == 0; query head h reads kv head h // (Hq // Hkv). "
+            "If the axes are (B, S, H, D), pass x.swapaxes(-3, -2)"
+        )
+    return heads, kv_heads
+
+
+# A block of transposed queries is addressed with 32 bits.
+MAX_WIDTH = 2**24
+
+
+def check_widths(query: Shape, key: Shape, value: Shape) -> None:
+    """Raise ShapeError unless query and key have one head size, and key and value one length."""
+    for name, shape in (("query", query), ("value", value)):
+        if shape[-1] > MAX_WIDTH:
+            raise ShapeError(f"{name} has head size {shape[-1]} (shape {shape}); head sizes go up to {MAX_WIDTH}")
+    if key[-1] != query[-1]:
+        raise ShapeError(
+            f"query has head size {query[-1]} and key has {key[-1]} (shapes {query} and {key}): "
+            "the last axes must be equal, for scores are dot products"
+        )
+    if key[-2] != value[-2]:
+        raise ShapeError(
+            f"key has {key[-2]} rows and value has {value[-2]} (shapes {key} and {value}): there is one value per key"
+        )
+
+
+def check_sinks(sinks: Shape, lead: Shape, heads: int) -> None:
+    """Raise ShapeError unless sinks broadcast to one logit per query head."""
+    try:
+        fits = np.broadcast_shapes(sinks, (*lead, heads)) == (*lead, heads)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(
+            f"sinks has shape {sinks}; it holds a logit per query head and broadcasts to {(*lead, heads)}, "
+            f"such as shape ({heads},)"
+        )

@@ -1,0 +1,187 @@
+"""Leaves for batches: sequences that end early, and documents packed into one sequence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from regard._errors import MaskError
+from regard._types import Array, BoolArray, Geometry, IntArray
+
+from ._arguments import as_int64, fits_lead
+from ._base import ArrayLeaf, with_axes
+from ._spans import RowSpans
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class KeyLengths(ArrayLeaf):
+    """Batch entry b keeps key j where ``j < n[b]``: the padding of ragged batches.
+
+    Parameters
+    ----------
+    n
+        An integer, or integers that broadcast to the leading axes of the scores; copied.
+
+    Raises
+    ------
+    MaskError
+        If `n` holds no integers; and, with the scores known, if it does not fit the leading axes or a length
+        is outside ``[0, Skv]``.
+
+    Examples
+    --------
+    >>> KeyLengths([1, 3]).materialize(1, 4, lead=(2,)).astype(int)[:, 0, 0]
+    array([[1, 0, 0, 0],
+           [1, 1, 1, 0]])
+    """
+
+    n: IntArray
+
+    def __init__(self, n: npt.ArrayLike) -> None:
+        given = np.asarray(n)
+        refusal = (
+            "KeyLengths takes integers, one length per batch entry; "
+            f"got dtype {given.dtype}, shape {given.shape}; for whole floats write np.asarray(n, int), "
+            "for a (B, Skv) bool padding mask write Dense(mask[:, None, None, :])"
+        )
+        object.__setattr__(self, "n", as_int64(given, refusal))
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        return (self.n,)
+
+    def check(self, geometry: Geometry) -> None:
+        lead, shape = geometry.lead, self.n.shape
+        if not fits_lead(shape, lead):
+            raise MaskError(
+                f"KeyLengths has shape {shape}, which does not broadcast to the leading axes {lead} "
+                f"of the scores; give one length per batch entry, in shape {lead}, or one int for all"
+            )
+        outside = (self.n < 0) | (self.n > geometry.keys)
+        if np.any(outside):
+            raise MaskError(
+                f"KeyLengths has the length {self.n[outside][0]}, but Skv = {geometry.keys}; "
+                f"a length counts the keys of its batch entry and lies in 0 ... {geometry.keys}"
+            )
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        return keys < with_axes(self.n[..., None, None, None], len(geometry.lead) + 3)
+
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
+        return RowSpans.from_ranges(0, with_axes(self.n[..., None, None], len(geometry.lead) + 2), geometry.keys)
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Documents(ArrayLeaf):
+    """A query keeps the keys of its own document: ``ids[i] == key_ids[j]``, by index and not by position.
+
+    A document that lies in one piece among the keys is one range for each of its queries, however long; ids in
+    any other order are served, too, by a bit for each pair of a band.
+
+    Parameters
+    ----------
+    ids
+        Integers ``(Sq,)``, or ``(*lead, Sq)`` broadcasting to the leading axes of the scores; copied.
+    key_ids
+        The same for the keys, ``(..., Skv)``; by default the queries' ids.
+
+    Raises
+    ------
+    MaskError
+        If ids are not integers; and, with the scores known, if there is not one per query and one per key.
+
+    Examples
+    --------
+    >>> Documents([7, 7, 9]).materialize(3, 3).astype(int)
+    array([[1, 1, 0],
+           [1, 1, 0],
+           [0, 0, 1]])
+    >>> Documents([9], key_ids=[7, 7, 9, 9]).materialize(1, 4).astype(int)
+    array([[0, 0, 1, 1]])
+    """
+
+    ids: IntArray
+    key_ids: IntArray | None
+
+    def __init__(self, ids: npt.ArrayLike, key_ids: npt.ArrayLike | None = None) -> None:
+        object.__setattr__(self, "ids", _ids("ids", ids, "Sq"))
+        object.__setattr__(self, "key_ids", None if key_ids is None else _ids("key_ids", key_ids, "Skv"))
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        return (self.ids,) if self.key_ids is None else (self.ids, self.key_ids)
+
+    def check(self, geometry: Geometry) -> None:
+        queries, keys = geometry.queries, geometry.keys
+        if self.key_ids is None and queries != keys:
+            raise MaskError(
+                f"Documents has ids of shape {self.ids.shape} and no key_ids, but Sq = {queries} and Skv = {keys}: "
+                "write Documents(ids, key_ids), with one id per query and one per key"
+            )
+        sides = (("ids", self.ids, "query", queries), ("key_ids", self._of_keys, "key", keys))
+        for name, ids, what, count in sides:
+            if ids.shape[-1] != count or not fits_lead(ids.shape[:-1], geometry.lead):
+                raise MaskError(
+                    f"Documents has {name} of shape {ids.shape}; the scores take one id per {what}, in shape "
+                    f"({count},) or {(*geometry.lead, count)}, each leading axis 1 or full"
+                )
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        ids = _over_heads(self.ids.take(rows, axis=-1), geometry)
+        key_ids = _over_heads(self._of_keys.take(keys, axis=-1), geometry)
+        kept: BoolArray = ids[..., :, None] == key_ids[..., None, :]
+        return kept
+
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans | None:
+        if self._ranges is None:
+            return None
+        begin, end = (_over_heads(edge[..., rows], geometry) for edge in self._ranges)
+        return RowSpans.from_ranges(begin, end, geometry.keys)
+
+    @property
+    def _of_keys(self) -> IntArray:
+        return self.ids if self.key_ids is None else self.key_ids
+
+    @cached_property
+    def _ranges(self) -> tuple[IntArray, IntArray] | None:
+        """First key and end of each query's document, ``(*lead, Sq)`` each; None if one is in pieces."""
+        lead = np.broadcast_shapes(self.ids.shape[:-1], self._of_keys.shape[:-1])
+        ids = np.broadcast_to(self.ids, (*lead, self.ids.shape[-1]))
+        key_ids = np.broadcast_to(self._of_keys, (*lead, self._of_keys.shape[-1]))
+        begin, end = np.zeros(ids.shape, np.int64), np.zeros(ids.shape, np.int64)
+        for entry in np.ndindex(lead):
+            documents = _pieces(key_ids[entry])
+            if np.any(documents[0, 1:] == documents[0, :-1]):
+                return None
+            if documents.size:
+                at = np.searchsorted(documents[0], ids[entry])
+                names, *edges = documents.take(at, axis=-1, mode="clip")
+                begin[entry], end[entry] = np.where(names == ids[entry], edges, 0)
+        return begin, end
+
+
+def _pieces(ids: IntArray) -> IntArray:
+    """Find the runs of equal ids: id, first index and end of each, ``(3, runs)``, sorted by id."""
+    first = np.flatnonzero(np.diff(ids, prepend=ids[:1] - 1))
+    runs = np.stack([ids[first], first, np.append(first, len(ids))[1:]])
+    return runs[:, np.argsort(runs[0], kind="stable")]
+
+
+def _over_heads(values: Array, geometry: Geometry) -> Array:
+    """Give ``(..., n)`` the axes ``(*lead, head, n)``."""
+    return with_axes(values[..., None, :], len(geometry.lead) + 2)
+
+
+def _ids(name: str, values: npt.ArrayLike, size: str) -> IntArray:
+    given = np.asarray(values)
+    refusal = (
+        f"Documents takes integers as {name}, of shape ({size},) or (*lead, {size}); "
+        f"got dtype {given.dtype}, shape {given.shape}; for names write np.unique(names, return_inverse=True)[1]"
+    )
+    if not given.ndim:
+        raise MaskError(refusal)
+    return as_int64(given, refusal)

@@ -1,0 +1,299 @@
+"""Leaves without arrays: rules of positions, each stated twice, key by key and as ranges; tests compare the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard._errors import MaskError
+from regard._types import BoolArray, Geometry, IntArray
+
+from ._arguments import as_int, positive
+from ._base import Mask, positions
+from ._spans import RowSpans
+
+# Stands for anything larger: beyond any difference of a position and a key, and a key + _FAR still fits int64.
+_FAR = 2**62 + 2**61
+
+
+@dataclass(frozen=True)
+class Full(Mask):
+    """Every query keeps every key.
+
+    Examples
+    --------
+    >>> Full() == Full(), Full() == ~Empty()  # equality compares expressions, not sets
+    (True, False)
+    """
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        return np.ones((1,) * (len(geometry.lead) + 3), np.bool_)
+
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
+        return _one_for_all(geometry, geometry.keys)
+
+
+@dataclass(frozen=True)
+class Empty(Mask):
+    """No query keeps any key: attention is 0 everywhere, and lse is -inf.
+
+    Examples
+    --------
+    >>> Empty() | Causal()
+    Empty() | Causal()
+    """
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        return np.zeros((1,) * (len(geometry.lead) + 3), np.bool_)
+
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
+        return _one_for_all(geometry, 0)
+
+
+@dataclass(frozen=True)
+class Causal(Mask):
+    """A query at position p keeps key j where ``j <= p``; query i stands at ``p = q_offset + i``.
+
+    Examples
+    --------
+    >>> Causal().materialize(2, 4, q_offset=2).astype(int)
+    array([[1, 1, 1, 0],
+           [1, 1, 1, 1]])
+    """
+
+    @property
+    def positional(self) -> bool:
+        return True
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        return keys <= positions(geometry, rows)
+
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
+        return RowSpans.from_ranges(0, _row_positions(geometry, rows) + 1, geometry.keys)
+
+
+@dataclass(frozen=True)
+class Window(Mask):
+    """A query at position p keeps key j where ``p - left <= j <= p + right``, both ends included.
+
+    Parameters
+    ----------
+    left, right
+        How many keys before and after its own position a query sees; None = no bound.
+
+    Raises
+    ------
+    MaskError
+        If a bound is negative or no integer.
+
+    Examples
+    --------
+    >>> Window(left=1, right=0).materialize(4, 4).astype(int)
+    array([[1, 0, 0, 0],
+           [1, 1, 0, 0],
+           [0, 1, 1, 0],
+           [0, 0, 1, 1]])
+    """
+
+    left: int | None = None
+    right: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "left", _bound("left", self.left))
+        object.__setattr__(self, "right", _bound("right", self.right))
+
+    def __repr__(self) -> str:
+        bounds = (("left", self.left), ("right", self.right))
+        return f"Window({', '.join(f'{name}={bound}' for name, bound in bounds if bound is not None)})"
+
+    @property
+    def positional(self) -> bool:
+        return True
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        ahead = keys - positions(geometry, rows)
+        return (ahead >= -_reach(self.left)) & (ahead <= _reach(self.right))
+
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
+        p = _row_positions(geometry, rows)
+        # Positions before the keys see none to their left, and those behind none to their right: no sum overflows.
+        begin, last = np.maximum(p, 0) - _reach(self.left), np.minimum(p, geometry.keys) + _reach(self.right)
+        return RowSpans.from_ranges(begin, last + 1, geometry.keys)
+
+
+@dataclass(frozen=True, repr=False)
+class Prefix(Mask):
+    """Every query keeps the first n keys: ``j < n``.
+
+    Raises
+    ------
+    MaskError
+        If n is no integer, or below 1. It may be above the number of keys.
+
+    Examples
+    --------
+    >>> (Causal() | Prefix(2)).materialize(3, 3).astype(int)  # a prefix language model
+    array([[1, 1, 0],
+           [1, 1, 0],
+           [1, 1, 1]])
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", positive("Prefix", "n", self.n, "for no keys at all write Empty()"))
+
+    def __repr__(self) -> str:
+        return f"Prefix({self.n})"
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        return (keys < _reach(self.n)).reshape((1,) * (len(geometry.lead) + 2) + keys.shape)
+
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
+        return _one_for_all(geometry, _reach(self.n))
+
+
+@dataclass(frozen=True, repr=False)
+class Global(Mask):
+    """The first n tokens see all and are seen by all: a query at position p keeps key j where ``j < n or p < n``.
+
+    Raises
+    ------
+    MaskError
+        If n is no integer, or below 1. It may be above the number of keys.
+
+    Examples
+    --------
+    >>> Global(1).materialize(3, 3).astype(int)
+    array([[1, 1, 1],
+           [1, 0, 0],
+           [1, 0, 0]])
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", positive("Global", "n", self.n, "for no global tokens leave it out"))
+
+    def __repr__(self) -> str:
+        return f"Global({self.n})"
+
+    @property
+    def positional(self) -> bool:
+        return True
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        n = _reach(self.n)
+        return (keys < n) | (positions(geometry, rows) < n)
+
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
+        n = _reach(self.n)
+        end = np.where(_row_positions(geometry, rows) < n, geometry.keys, n)
+        return RowSpans.from_ranges(0, end, geometry.keys)
+
+
+@dataclass(frozen=True, repr=False)
+class Chunked(Mask):
+    """A query keeps the keys of its own chunk of positions: ``p // size == j // size``.
+
+    Raises
+    ------
+    MaskError
+        If size is no integer, or below 1.
+
+    Examples
+    --------
+    >>> Chunked(2).materialize(3, 4, q_offset=1).astype(int)
+    array([[1, 1, 0, 0],
+           [0, 0, 1, 1],
+           [0, 0, 1, 1]])
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        size = positive("Chunked", "size", self.size, "for one chunk that holds all keys write Full()")
+        object.__setattr__(self, "size", size)
+
+    def __repr__(self) -> str:
+        return f"Chunked({self.size})"
+
+    @property
+    def positional(self) -> bool:
+        return True
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        size = _reach(self.size)
+        kept: BoolArray = positions(geometry, rows) // size == keys // size
+        return kept
+
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
+        size = _reach(self.size)
+        # A chunk behind the keys is empty, wherever it begins: no sum overflows.
+        begin = np.minimum(_row_positions(geometry, rows) // size * size, geometry.keys)
+        return RowSpans.from_ranges(begin, begin + size, geometry.keys)
+
+
+@dataclass(frozen=True, repr=False)
+class Dilated(Mask):
+    """A query at position p keeps every step-th key, its own among them: ``(p - j) % step == 0``.
+
+    Raises
+    ------
+    MaskError
+        If step is no integer, or below 1.
+
+    Examples
+    --------
+    >>> (Causal() & Dilated(2)).materialize(4, 4).astype(int)
+    array([[1, 0, 0, 0],
+           [0, 1, 0, 0],
+           [1, 0, 1, 0],
+           [0, 1, 0, 1]])
+    """
+
+    step: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "step", positive("Dilated", "step", self.step, "for all keys write Full()"))
+
+    def __repr__(self) -> str:
+        return f"Dilated({self.step})"
+
+    @property
+    def positional(self) -> bool:
+        return True
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        # p and j are congruent: one remainder per position and key, not one per pair.
+        step = _reach(self.step)
+        kept: BoolArray = positions(geometry, rows) % step == keys % step
+        return kept
+
+    def spans(self, geometry: Geometry, rows: slice) -> None:
+        return None
+
+
+def _one_for_all(geometry: Geometry, end: int) -> RowSpans:
+    """Every row keeps the keys before ``end``."""
+    return RowSpans.from_ranges(np.zeros((1,) * (len(geometry.lead) + 2), np.int64), end, geometry.keys)
+
+
+def _row_positions(geometry: Geometry, rows: slice) -> IntArray:
+    """Positions with the axes of spans: ``(*lead, head, row)``."""
+    return positions(geometry, np.arange(*rows.indices(geometry.queries)))[..., 0]
+
+
+def _reach(distance: int | None) -> int:
+    return _FAR if distance is None else min(distance, _FAR)
+
+
+def _bound(name: str, value: object) -> int | None:
+    bound = as_int(value)
+    if value is not None and (bound is None or bound < 0):
+        raise MaskError(
+            f"Window({name}={value!r}): a bound is an integer number of keys, 0 or more; "
+            f"for no bound leave it out or write {name}=None"
+        )
+    return bound

@@ -1,0 +1,172 @@
+"""Leaves that are tables: a bool for every pair, or for every block of pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from regard._errors import MaskError
+from regard._fit import misfit
+from regard._types import BoolArray, Geometry, IntArray
+
+from ._arguments import as_int, fits_lead, frozen
+from ._base import ArrayLeaf, Mask, with_axes
+from ._spans import MAX_SPANS, RowSpans
+
+# ml_dtypes registers bfloat16 and its kin as V.
+_FLOAT_KINDS = "fV"
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Dense(Mask):
+    """Any set of pairs, as the bool array that says so: True = may attend.
+
+    Equality and hash are by identity, because the array is yours and may change.
+
+    Parameters
+    ----------
+    array
+        bool, ``(Sq, Skv)`` or of the rank of the scores, each axis 1 or full; not copied.
+
+    Raises
+    ------
+    MaskError
+        If the array is not bool; and, with the scores known, if its shape does not fit them.
+
+    Examples
+    --------
+    >>> from regard.masks import Causal
+    >>> Causal() & Dense(np.ones((2, 1, 1, 7), bool))
+    Causal() & Dense(<bool (2, 1, 1, 7)>)
+    """
+
+    array: BoolArray
+
+    def __init__(self, array: npt.ArrayLike) -> None:
+        object.__setattr__(self, "array", _as_bool("Dense", array))
+
+    def __repr__(self) -> str:
+        return f"Dense(<bool {self.array.shape}>)"
+
+    @property
+    def cacheable(self) -> bool:
+        return False
+
+    def check(self, geometry: Geometry) -> None:
+        message = misfit("mask", self.array.shape, geometry)
+        if message:
+            raise MaskError(message)
+
+    def table(self, geometry: Geometry) -> BoolArray:
+        """View the array with all axes of the scores; those of size 1 stay so."""
+        return with_axes(self.array, len(geometry.shape))
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        table = self.table(geometry)
+        if table.shape[-2] != 1:
+            table = table.take(rows, axis=-2)
+        return table if table.shape[-1] == 1 else table.take(keys, axis=-1)
+
+    def spans(self, geometry: Geometry, rows: slice) -> None:
+        return None
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Blocks(ArrayLeaf):
+    """A bool for each block of queries and keys, by index and not by position: ``array[i // rows, j // keys]``.
+
+    Parameters
+    ----------
+    array
+        bool, ``(ceil(Sq / rows), ceil(Skv / keys))``, or of the rank of the scores with leading and head axes
+        1 or full; copied.
+    block
+        Queries and keys of a block: ``(rows, keys)``, or one number for both.
+
+    Raises
+    ------
+    MaskError
+        If the array is not bool or `block` is no size; and, with the scores known, if the table does not cover
+        them exactly.
+
+    Examples
+    --------
+    >>> Blocks([[True, False], [False, True]], (1, 2)).materialize(2, 3).astype(int)
+    array([[1, 1, 0],
+           [0, 0, 1]])
+    """
+
+    array: BoolArray
+    block: tuple[int, int]
+
+    def __init__(self, array: npt.ArrayLike, block: int | tuple[int, int]) -> None:
+        object.__setattr__(self, "array", frozen(_as_bool("Blocks", array).copy()))
+        object.__setattr__(self, "block", _as_block(block))
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        rows, keys = self.block
+        return self.array, rows if rows == keys else self.block
+
+    def check(self, geometry: Geometry) -> None:
+        (rows, keys), shape = self.block, self.array.shape
+        tiles = -(-geometry.queries // rows), -(-geometry.keys // keys)
+        above = geometry.shape[:-2]
+        if len(shape) not in (2, len(above) + 2) or shape[-2:] != tiles or not fits_lead(shape[:-2], above):
+            raise MaskError(
+                f"Blocks has a table of shape {shape}, and scores of shape {geometry.user_shape} have "
+                f"{tiles[0]} x {tiles[1]} blocks of {rows} x {keys}: give a table of shape {tiles}, or one of the rank "
+                "of the scores, each axis before these 1 or full"
+            )
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        table = with_axes(self.array, len(geometry.shape))
+        return table.take(rows // self.block[0], axis=-2).take(keys // self.block[1], axis=-1)
+
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans | None:
+        if self._runs is None:
+            return None
+        runs = with_axes(self._runs, len(geometry.shape))
+        edges = runs.take(np.arange(*rows.indices(geometry.queries)) // self.block[0], axis=-2) * self.block[1]
+        return RowSpans.from_edges(np.minimum(edges, geometry.keys), geometry.keys)
+
+    @cached_property
+    def _runs(self) -> IntArray | None:
+        """Edges of the runs of True in each row of the table, ``(..., rows, 2 * runs)``; None if a row has many.
+
+        Slots that are not used hold the width of the table.
+        """
+        turns = np.diff(self.array, axis=-1, prepend=False, append=False)
+        count = np.count_nonzero(turns, axis=-1)
+        most = int(count.max(initial=0))
+        if most > 2 * MAX_SPANS:
+            return None
+        runs = np.full((*count.shape, most), self.array.shape[-1], np.int64)
+        runs[np.arange(most) < count[..., None]] = np.nonzero(turns)[-1]
+        return runs
+
+
+def _as_block(block: object) -> tuple[int, int]:
+    pair = block if isinstance(block, tuple | list) else (block, block)
+    sizes = tuple(as_int(size) or 0 for size in pair)
+    if len(sizes) != 2 or min(sizes) < 1:
+        raise MaskError(
+            f"Blocks(..., {block!r}): a block is a number of queries and keys, 1 or more, "
+            "or a pair of these, (rows, keys)"
+        )
+    return sizes
+
+
+def _as_bool(leaf: str, array: object) -> BoolArray:
+    given = np.asarray(array)
+    if given.dtype == np.bool_:
+        return given
+    if isinstance(array, Mask):
+        raise MaskError(f"{array} is a mask already; {leaf}() is for bool arrays")
+    fact = f"a mask is bool, True = may attend; got dtype {given.dtype} and shape {given.shape}"
+    bias = "a bias is float and is added: pass it as bias=; " if given.dtype.kind in _FLOAT_KINDS else ""
+    raise MaskError(f"{fact}; {bias}for 0/1 write mask.astype(bool), and ~mask.astype(bool) where 1 means masked out")

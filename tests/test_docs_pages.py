@@ -1,0 +1,255 @@
+"""The pages of docs/: examples are run, numbers in the text are computed, what is named exists."""
+
+import doctest
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import regard as rg
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+sys.path[:0] = [str(DOCS), str(DOCS / "_ext")]
+PAGES = sorted(DOCS.rglob("*.md"))
+LESSON = DOCS / "lesson" / "index.md"
+IDS = [str(page.relative_to(DOCS)) for page in PAGES]
+every_page = pytest.mark.parametrize("page", PAGES, ids=IDS)
+
+FENCE = re.compile(r"^(`{3,})(\{?[\w-]*\}?) *(.*)\n((?:.*\n)*?)\1 *$", re.M)
+# A decimal number that stands in the text, with at least two places.
+DECIMAL = re.compile(r"(?<![\w.−-])−?\d+\.\d\d+(?!\w|\.\d)")
+
+
+def fences(text):
+    """Kind, argument, body and line of each fenced block."""
+    for match in FENCE.finditer(text):
+        yield match[2].strip("{}"), match[3].strip(), match[4], text.count("\n", 0, match.start()) + 1
+
+
+def run(text, name, names):
+    """Run the examples of a page in order; return what failed, as doctest prints it."""
+    parser, runner, said = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), []
+    for kind, _, body, line in fences(text):
+        if kind == "pycon":
+            test = parser.get_doctest(body, names, f"{name}:{line}", name, line)
+            runner.run(test, out=said.append, clear_globs=False)
+            names.update(test.globs)
+        elif kind == "python":
+            exec(compile(body, f"{name}:{line}", "exec"), names)
+    return "".join(said)
+
+
+@every_page
+def test_examples(page):
+    names = {}
+    if page.parent == LESSON.parent and page != LESSON:
+        run(LESSON.read_text(), "the lesson's example", names)
+    said = run(page.read_text(), page.name, names)
+    if said:
+        pytest.fail(said, pytrace=False)
+
+
+def test_a_wrong_example_is_found():
+    assert "Expected:\n    3" in run("```pycon\n>>> 1 + 1\n3\n```\n", "page", {})
+    assert "ZeroDivisionError" in run("```pycon\n>>> 1 / 0\n```\n", "page", {})
+    assert run("```pycon\n>>> 1 + 1\n2\n```\n", "page", {}) == ""
+
+
+def computed(text):
+    """All that the build computes for a page: pictures, tables, and the checked output of examples."""
+    found = []
+    for kind, argument, body, _ in fences(text):
+        if kind in ("picture", "computed"):
+            found += figure(argument).texts
+        elif kind == "pycon":
+            found += [example.want for example in doctest.DocTestParser().get_examples(body)]
+    return " ".join(found)
+
+
+def figure(name):
+    module, _, function = name.partition(".")
+    return getattr(importlib.import_module(f"figures.{module}"), function)()
+
+
+def prose(text):
+    """The text of a page without blocks of code; captions of pictures and tables are text."""
+    text = FENCE.sub(lambda match: match[4] if match[2] in ("{picture}", "{computed}") else "", text)
+    return re.sub(r"`[^`\n]*`|arXiv [\d.]+", "", text)
+
+
+def unfounded(text):
+    """Decimal numbers in the text of a page that nothing on the page computes."""
+    known = [float(x) for x in re.findall(r"(?<![\w.])\d+(?:\.\d+)?", computed(text))]
+    return [
+        number
+        for number in DECIMAL.findall(prose(text))
+        if not any(f"{x:.{len(number.partition('.')[2])}f}" == number.strip("−") for x in known)
+    ]
+
+
+VERSIONS = {"2.13", "0.10.2", "3.10"}  # of other software
+
+
+@every_page
+def test_numbers_in_the_text_are_computed(page):
+    if page.name in ("contributing.md",):  # another file's text
+        return
+    assert set(unfounded(page.read_text())) <= VERSIONS | {"0.99", "4.16"}
+
+
+def test_constants_in_the_text():
+    assert round(np.log(64), 2) == 4.16
+
+
+def test_an_unfounded_number_is_found():
+    page = "It is 0.274069, or 0.27, not 0.28.\n```{computed} softmax.mistakes\nOr 0.7259.\n```\n"
+    assert unfounded(page) == ["0.274069", "0.27", "0.28"]
+    assert unfounded(page.replace("softmax.mistakes", "example.other_scales")) == ["0.28"]
+
+
+@every_page
+def test_tests_that_a_page_names_exist(page):
+    for file, test in re.findall(r"`(tests/\w+\.py)(?:::(\w+))?`", page.read_text()):
+        assert f"def {test}(" in (ROOT / file).read_text() if test else (ROOT / file).exists(), f"{file}::{test}"
+
+
+@every_page
+def test_blocks_are_of_kinds_that_are_checked(page):
+    kinds = {"pycon", "python", "sh", "picture", "computed", "literalinclude", "include", "toctree", "eval-rst"}
+    makefile = (ROOT / "Makefile").read_text()
+    for kind, _, body, line in fences(page.read_text()):
+        assert kind in kinds, f"{page}:{line}"
+        if kind == "sh":
+            for target in re.findall(r"^make ([\w-]+)", body, re.M):
+                assert re.search(rf"^{target}:", makefile, re.M), f"{page}:{line}: make {target}"
+
+
+def test_every_figure_is_shown_and_can_be_heard():
+    shown = {
+        argument
+        for page in PAGES
+        for kind, argument, _, _ in fences(page.read_text())
+        if kind in ("picture", "computed")
+    }
+    made = set()
+    for path in (DOCS / "figures").glob("[!_]*.py"):
+        module = importlib.import_module(f"figures.{path.stem}")
+        for name, member in vars(module).items():
+            returned = getattr(member, "__annotations__", {}).get("return")
+            if returned in ("Picture", "Table", "Drawn") and not name.startswith("_"):
+                made.add(f"{path.stem}.{name}")
+    assert shown == made
+    for name in sorted(shown):
+        drawn = figure(name)
+        assert drawn.texts
+        assert len(getattr(drawn, "alt", "not a picture of ours")) > 20, name
+        if hasattr(drawn, "svg"):
+            assert drawn.svg() == figure(name).svg()  # nothing depends on the day
+
+
+def test_every_public_name_is_on_one_page():
+    text = "\n".join(path.read_text() for path in (DOCS / "reference").glob("*.md"))
+    named = re.findall(r"^\.\. auto(?:function|class|exception):: (?:regard\.)?([\w.]+)$", text, re.M)
+    assert len(named) == len(set(named))
+    modules = {name for name, member in vars(rg).items() if isinstance(member, type(rg))}
+    public = {name for name in vars(rg) if not name.startswith("_")} - modules
+    assert public <= set(named)
+
+
+def test_no_page_fetches_anything():
+    from offline import fetched
+
+    assert list(fetched('<script src="https://a.org/x.js"></script>')) == ["https://a.org/x.js"]
+    assert list(fetched("<link rel=stylesheet href='//a.org/x.css'>")) == ["//a.org/x.css"]
+    assert list(fetched("src: url(https://a.org/x.woff2)")) == ["https://a.org/x.woff2"]
+    assert list(fetched('<a href="https://a.org">x</a><link rel="next" href="https://a.org"><img src="x.png">')) == []
+
+
+def test_no_large_file():
+    assert max(path.stat().st_size for path in DOCS.rglob("*") if path.is_file()) < 300_000
+
+
+class TestFigures:
+    """The figures against values that were worked out elsewhere, before the library."""
+
+    def test_trace_of_the_online_softmax(self):
+        steps = importlib.import_module("figures.online").steps()
+        want = [(0.5, 0.5, 0, 1, 1), (0.5, 0.5, 1, 1, 2), (1, 1, 0.606531, 1, 2.213061)]
+        np.testing.assert_allclose([step[:5] for step in steps], want, atol=6e-7)
+        np.testing.assert_allclose([step.O for step in steps], [[1, 0], [1, 1], [1.606531] * 2], atol=6e-7)
+
+    @pytest.mark.parametrize(
+        ("name", "cells"),
+        [
+            ("example.other_scales", ["0.725931", "0.788058", "0.695496", "0.707954", "0.893493"]),
+            ("softmax.mistakes", ["2.213061", "1.606531", "0.707107", "0.622459", "0.686970"]),
+            ("softmax.mistakes", ["0.966873, 0.966873, 1.066255", "0.759059"]),
+            ("softmax.limits", ["11.09", "88.72", "709.78"]),
+            ("masks.faults", ["(0.506480, 0)", "(0.788058, 0.423883)", "(0.377541, 1)", "(0.731059, 0.268941)"]),
+            ("online.faults", ["0.666667", "0.535510"]),
+            ("online.cost", ["4 MiB", "64 MiB", "1 GiB", "16 GiB", "48.5 KiB", "68.7"]),
+            ("rows.conventions", ["30", "NaN", "0"]),
+            ("low.logits", ["1.6 %", "0.2 %", "13.3 %", "64.9 %", "6.4 %"]),
+            ("low.ones", ["2048", "256", "4096"]),
+        ],
+    )
+    def test_worked_numbers(self, name, cells):
+        assert set(cells) <= set(figure(name).texts)
+
+    # From an experiment with other random numbers: mean largest weight and share of rows above 0.99, no scale.
+    @pytest.mark.parametrize(
+        ("d", "largest", "saturated"), [(4, 0.279, 0), (16, 0.579, 0.021), (64, 0.799, 0.189), (256, 0.894, 0.470)]
+    )
+    def test_saturation(self, d, largest, saturated):
+        scale = importlib.import_module("figures.scale")
+        assert abs(scale.scores(d).var() / d - 1) < 0.03
+        raw, scaled = scale.measure(d, False), scale.measure(d, True)
+        assert abs(raw.max_weight - largest) < 0.015
+        assert abs(raw.saturated - saturated) < 0.025
+        assert abs(scaled.max_weight - 0.107) < 0.005
+        assert scaled.saturated == scaled.dead == 0
+
+    def test_dead_rows_and_not_the_mean(self):
+        scale = importlib.import_module("figures.scale")
+        raw, scaled = scale.measure(64, False), scale.measure(64, True)
+        assert abs(raw.mean_gradient - scaled.mean_gradient) < 0.003
+        assert raw.dead > 0.1
+
+    def test_the_carry_decides(self):
+        rows = importlib.import_module("figures.low").carried()
+        for _, high, low, size in rows:
+            assert high < min(low.values())
+            assert high < size / 100
+        first, last = rows[0], rows[-1]
+        assert last[1] < first[1]  # float32 state: the error falls with the output
+        assert last[2][16] > first[2][16]  # bfloat16 state, many tiles: it grows
+        assert last[2][16] > 10 * last[1]
+
+    def test_the_bound_holds_and_can_say_no(self):
+        for row in importlib.import_module("figures.numerics").shares():
+            ours, online, half, brain = row[-4:]
+            assert ours <= 1
+            assert online <= 1
+            assert half > 10
+            assert brain > 10
+
+    def test_bfloat16_is_rounded_as_ml_dtypes_does(self):
+        ml_dtypes = pytest.importorskip("ml_dtypes")
+        low = importlib.import_module("figures.low")
+        x = np.random.default_rng(0).standard_normal(10000).astype(np.float32) * np.float32(1e3)
+        np.testing.assert_array_equal(low.bf16(x), x.astype(ml_dtypes.bfloat16).astype(np.float32))
+
+
+def test_what_torch_does_with_an_empty_row():
+    torch = pytest.importorskip("torch")
+    q, k = torch.ones(1, 1, 4), torch.ones(1, 3, 4)
+    hidden = torch.zeros(1, 1, 3, dtype=torch.bool)
+    assert (torch.nn.functional.scaled_dot_product_attention(q, k, k + 5, attn_mask=hidden) == 0).all()
+    layer = torch.nn.MultiheadAttention(4, 1, batch_first=True)
+    drop = torch.ones(1, 3, dtype=torch.bool)
+    with torch.no_grad():
+        assert layer(q, k, k, key_padding_mask=drop, need_weights=True)[0].isnan().all()

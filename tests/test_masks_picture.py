@@ -1,0 +1,318 @@
+"""Masks spelled out and drawn: text is exact, SVG is read back, and tiles are counted again from all pairs."""
+
+import math
+import xml.etree.ElementTree as ET
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from masks_random import cases, offsets, oracle
+from regard._errors import AlignmentError, MaskError, ShapeError
+from regard._types import Geometry, Offsets
+from regard.masks import (
+    Blocks,
+    Causal,
+    Chunked,
+    Dense,
+    Documents,
+    Empty,
+    Full,
+    Global,
+    KeyLengths,
+    Window,
+    _evaluate,
+    _picture,
+    _svg,
+    from_function,
+)
+from regard.masks._picture import EMPTY, FULL, PARTIAL, draw
+
+one_head = cases(leads=[()])
+
+
+def say(error, *parts):
+    missing = [part for part in parts if part not in str(error.value)]
+    assert not missing, f"{missing} not in {str(error.value)!r}"
+
+
+# materialize
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(), st.sampled_from([8, 20, 1 << 20]))
+def test_materialize_spells_out_every_pair(case, most):
+    mask, g = case
+    offset = g.q_offset.array() if isinstance(g.q_offset, Offsets) else g.q_offset
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_evaluate, "MAX_CHUNK_PAIRS", most)
+        table = mask.materialize(g.queries, g.keys, q_offset=offset, lead=g.lead, heads=g.heads)
+    assert table.dtype == np.bool_
+    want = oracle(mask, g)
+    np.testing.assert_array_equal(table, want if g.lead or g.heads > 1 else want[0])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shape"),
+    [
+        ({}, (2, 3)),
+        ({"heads": 1}, (2, 3)),
+        ({"heads": 4}, (4, 2, 3)),
+        ({"lead": (5,)}, (5, 1, 2, 3)),
+        ({"lead": (1,), "heads": 4}, (1, 4, 2, 3)),
+        ({"lead": [5, 0], "q_offset": [[7], *[[1]] * 4]}, (5, 0, 1, 2, 3)),
+    ],
+)
+def test_materialize_has_all_axes_unless_there_is_but_one_head(sizes, shape):
+    assert Causal().materialize(2, 3, **sizes).shape == shape
+
+
+def test_materialize_checks_what_the_mask_holds():
+    with pytest.raises(MaskError) as error:
+        (Causal() & KeyLengths([1, 2])).materialize(2, 3)
+    say(error, "shape (2,)", "leading axes ()")
+
+
+@pytest.mark.parametrize(
+    ("use", "name"),
+    [(use, name) for use in ("materialize", "picture") for name in ("queries", "keys")]
+    + [("materialize", "heads"), ("materialize", "lead"), ("picture", "block_rows"), ("picture", "tile_keys")],
+)
+@pytest.mark.parametrize("value", [-1, 2.0, True, None])
+def test_sizes_are_natural_numbers(use, name, value):
+    sizes = {"queries": 2, "keys": 3, name: (3, value) if name == "lead" else value}
+    with pytest.raises(ShapeError) as error:
+        getattr(Causal(), use)(**sizes)
+    say(error, f"{name}: {value!r} is no size", f"an integer, {int(name in ('block_rows', 'tile_keys'))} or more")
+
+
+def test_a_tile_is_not_empty():
+    with pytest.raises(ShapeError, match="tile_keys: 0 is no size; it must be an integer, 1 or more"):
+        Causal().picture(2, 3, tile_keys=0)
+
+
+@pytest.mark.parametrize("q_offset", [1.0, True, "end", 2**62, -(2**62), 2**70, [1, 2, 3], [[1, 2]], None])
+def test_offsets_are_positions(q_offset):
+    with pytest.raises(AlignmentError) as error:
+        Causal().materialize(2, 3, q_offset=q_offset, lead=(2,))
+    say(error, f"q_offset is {q_offset!r}", "below 2**62", "leading axes (2,)", "write keys - queries")
+
+
+def test_farthest_offsets_are_taken():
+    assert Causal().materialize(2, 3, q_offset=2**62 - 1).all()
+    assert not Causal().materialize(2, 3, q_offset=[1 - 2**62, -3], lead=(2,)).any()
+
+
+# text
+
+
+@pytest.mark.parametrize(
+    ("mask", "sizes", "text"),
+    [
+        (
+            Causal() & Window(left=1) | Global(1),
+            {"queries": 4, "keys": 5, "block_rows": 2, "tile_keys": 2},
+            "Causal() & Window(left=1) | Global(1): 4 queries down, 5 keys across\n"
+            "■ ■ ■ ■ ■\n"
+            "■ ■ · · ·\n"
+            "■ ■ ■ · ·\n"
+            "■ · ■ ■ ·\n"
+            "■ kept  · not kept\n"
+            "13 of 20 pairs kept; tiles of 2 x 2: 1 full, 4 partial, 1 empty",
+        ),
+        (
+            Chunked(2),
+            {"queries": 1, "keys": 4, "q_offset": 2},
+            "Chunked(2): 1 query down, the first at position 2, 4 keys across\n"
+            "· · ■ ■\n"
+            "■ kept  · not kept\n"
+            "2 of 4 pairs kept; tiles of 64 x 96: 0 full, 1 partial, 0 empty",
+        ),
+        (
+            Causal(),
+            {"queries": 100, "keys": 65, "block_rows": 20, "tile_keys": 20, "q_offset": -1000},
+            "Causal(): 100 queries down, the first at position -1,000, 65 keys across\n"
+            "····\n····\n····\n····\n····\n"
+            "█ full  ▒ partial  · empty, 1 tile to a cell\n"
+            "0 of 6,500 pairs kept; tiles of 20 x 20: 0 full, 0 partial, 20 empty",
+        ),
+        (
+            Causal() & Window(left=50),
+            {"queries": 100, "keys": 100, "block_rows": 20, "tile_keys": 20},
+            "Causal() & Window(left=50): 100 queries down, 100 keys across\n"
+            "▒····\n█▒···\n▒█▒··\n▒▒█▒·\n·▒▒█▒\n"
+            "█ full  ▒ partial  · empty, 1 tile to a cell\n"
+            "3,825 of 10,000 pairs kept; tiles of 20 x 20: 4 full, 10 partial, 11 empty",
+        ),
+        (
+            Empty(),
+            {"queries": 2, "keys": 0},
+            "Empty(): 2 queries down, 0 keys across\n\n\n■ kept  · not kept\n"
+            "0 of 0 pairs kept; tiles of 64 x 96: 0 full, 0 partial, 0 empty",
+        ),
+        (
+            Full(),
+            {"queries": 0, "keys": 1},
+            "Full(): 0 queries down, 1 key across\n■ kept  · not kept\n"
+            "0 of 0 pairs kept; tiles of 64 x 96: 0 full, 0 partial, 0 empty",
+        ),
+    ],
+)
+def test_text(mask, sizes, text):
+    picture = mask.picture(**sizes)
+    assert str(picture) == text
+    assert repr(picture) == text
+
+
+def test_many_tiles_are_summarised():
+    picture = Causal().picture(131072, 131072)
+    lines = str(picture).splitlines()
+    assert lines[1] == "▒" + "·" * 62
+    assert lines[32] == "█" * 30 + "▒▒" + "·" * 31  # queries 63488 ... 65535, keys in steps of 2112
+    assert lines[64] == "█" * 61 + "▒▒"
+    assert lines[65:] == [
+        "█ full  ▒ partial  · empty, 32 x 22 tiles to a cell",
+        "8,590,000,128 of 17,179,869,184 pairs kept; tiles of 64 x 96: 1,396,736 full, 2,731 partial, 1,398,101 empty",
+    ]
+
+
+def test_a_picture_is_frozen():
+    with pytest.raises(FrozenInstanceError):
+        Causal().picture(2, 2).full = 7
+
+
+# tiles
+
+
+def dense_count(table, tile):
+    """Empty, partial and full tiles of a bool table, and the table of their verdicts."""
+    rows, columns = (range(0, size, step) for size, step in zip(table.shape, tile, strict=True))
+    tiles = [[table[i : i + tile[0], j : j + tile[1]] for j in columns] for i in rows]
+    judged = [[FULL if t.all() else PARTIAL if t.any() else EMPTY for t in row] for row in tiles]
+    return np.array(judged, int).reshape(len(rows), len(columns))
+
+
+@settings(max_examples=300, deadline=None)
+@given(one_head, st.tuples(st.integers(1, 8), st.integers(1, 8)), st.sampled_from([1, 2, 3, 64]))
+def test_tiles_are_those_of_the_dense_table(case, tile, most):
+    mask, geometry = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_picture, "MAX_CELLS", most)
+        picture = draw(mask, geometry, tile)
+        table = oracle(mask, geometry)[0]
+        judged = dense_count(table, tile)
+        assert [picture.empty, picture.partial, picture.full] == [np.sum(judged == v) for v in (EMPTY, PARTIAL, FULL)]
+        assert picture.kept.sum() == table.sum()
+        assert picture.pairs == (max(table.shape) <= most)
+        assert max(picture.kept.shape) <= most
+        np.testing.assert_array_equal(picture.verdicts, dense_count(table, picture.cell))
+        assert_draws(picture, table)
+
+
+# SVG
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def boxes(path):
+    """The rectangles of a path that _boxes made."""
+    for box in path.get("d").split("M")[1:]:
+        left, rest = box.removesuffix("z").split(" ")
+        top, rest = rest.split("H", 1)
+        right, rest = rest.split("V")
+        bottom, back = rest.split("H")
+        assert back == left
+        yield tuple(map(float, (left, top, right, bottom)))
+
+
+def shades_read_back(picture):
+    """Which of empty, partial and full covers the middle of each cell; exactly one does."""
+    root = ET.fromstring(picture.svg)
+    x, y = _svg._edges(picture)
+    middle_x, middle_y = (x[1:] + x[:-1]) / 2, (y[1:] + y[:-1])[:, None] / 2
+    covered = np.zeros((3, *picture.kept.shape), int)
+    for name, shade in (("empty", EMPTY), ("partial", PARTIAL), ("full", FULL)):
+        for path in root.iter(f"{SVG}path"):
+            if path.get("class") == name:
+                for left, top, right, bottom in boxes(path):
+                    covered[shade] += (left < middle_x) & (middle_x < right) & (top < middle_y) & (middle_y < bottom)
+    assert (covered.sum(axis=0) == 1).all()
+    return covered.argmax(axis=0)
+
+
+def assert_draws(picture, table):
+    """The SVG shades cells as the table has it; a pair that is not kept, by its tile."""
+    want = dense_count(table, picture.cell)
+    if picture.pairs:
+        rows, keys = picture.tile
+        tiles = dense_count(table, picture.tile).repeat(rows, axis=0).repeat(keys, axis=1)
+        skipped = tiles[: table.shape[0], : table.shape[1]] == EMPTY
+        want = np.where(table, FULL, np.where(skipped, EMPTY, PARTIAL))
+    np.testing.assert_array_equal(shades_read_back(picture), want)
+
+
+def test_the_judge_says_no():
+    picture = Causal().picture(3, 3)
+    assert_draws(picture, np.tri(3, dtype=bool))
+    with pytest.raises(AssertionError):
+        assert_draws(picture, np.tri(3, k=1, dtype=bool))
+
+
+PICTURES = [
+    (Causal() & from_function(lambda b, h, p, j: j != 2), {"queries": 3, "keys": 4}),
+    (Causal() & Documents(np.arange(900) // 70), {"queries": 900, "keys": 900}),
+    (Blocks(np.eye(9, dtype=bool), 100), {"queries": 900, "keys": 900, "tile_keys": 1, "block_rows": 1}),
+    (Causal(), {"queries": 1, "keys": 4096, "q_offset": 4095}),
+    (Causal(), {"queries": 0, "keys": 0}),
+    (Causal(), {"queries": 100, "keys": 0}),
+    (Dense(np.ones((2, 3), bool)), {"queries": 2, "keys": 3}),
+]
+
+
+@pytest.mark.parametrize(("mask", "sizes"), PICTURES)
+def test_svg_is_well_formed_and_needs_nothing(mask, sizes):
+    picture = mask.picture(**sizes)
+    root = ET.fromstring(picture.svg)
+    assert root.tag == f"{SVG}svg"
+    assert root.find(f"{SVG}title").text == picture.title()
+    assert picture.tally() in root.find(f"{SVG}desc").text
+    assert {e.tag.removeprefix(SVG) for e in root.iter()} <= {"svg", "title", "desc", "style", "rect", "path", "text"}
+    assert not any("href" in name or name == "id" for e in root.iter() for name in e.attrib)
+    assert "url(" not in picture.svg
+    assert "@import" not in picture.svg
+    rules = root.find(f"{SVG}style").text
+    assert "prefers-color-scheme: dark" in rules
+    assert all(line.startswith((".regard-picture ", "@media", "}")) for line in rules.strip().splitlines())
+    assert picture._repr_svg_() == picture.svg
+    numbers = [*root.get("viewBox").split(), root.get("width"), root.get("height")]
+    assert all(math.isfinite(float(number)) for number in numbers)
+
+
+def test_svg_shows_the_mask_the_axes_and_the_counts():
+    def texts(picture):
+        return [element.text for element in ET.fromstring(picture.svg).iter(f"{SVG}text")]
+
+    shown = texts((Causal() & Window(left=2)).picture(3, 5, q_offset=2, tile_keys=2))
+    assert shown[:3] == ["Causal() & Window(left=2)", "keys →", "queries ↓"]
+    assert shown[3:11] == [*"01234", *"012"]
+    assert "3 queries down, the first at position 2, 5 keys across" in shown
+    assert "9 of 15 pairs kept; tiles of 64 x 2: 0 full, 3 partial, 0 empty" in shown
+    shown = texts(Causal().picture(1024, 1024))
+    assert shown[3:19] == [str(128 * k) for k in range(8)] * 2
+    assert {"75 full", "21 partial", "80 empty", "1,024 queries down, 1,024 keys across"} <= set(shown)
+    assert texts((Causal() | Documents(np.arange(60))).picture(60, 60))[0].endswith("…")
+
+
+def test_svg_stays_small():
+    ids = np.random.default_rng(0).permutation(4096) // 2
+    assert len((Causal() & Documents(ids)).picture(4096, 4096).svg) < 200_000
+
+
+def test_offsets_helper_broadcasts():
+    for seed in range(20):
+        shape = offsets(np.random.default_rng(seed), (2, 3)).array().shape
+        assert np.broadcast_shapes(shape, (2, 3)) == (2, 3)
+    assert Offsets((2, 1), (4, 5)).array().tolist() == [[4], [5]]
+    assert hash(Geometry((2,), 1, 1, 1, Offsets((2,), (4, 5)))) == hash(Geometry((2,), 1, 1, 1, Offsets((2,), (4, 5))))
