@@ -2,11 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMPS := .stamps
+# What was installed lives and dies with the environment.
+STAMPS := $(VENV)/.stamps
 NATIVE := CMakeLists.txt $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inl')
+DOCS := $(shell find docs src -name __pycache__ -prune -o -type f -print) CONTRIBUTING.md tests/test_docs_pages.py
 CMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" cmake
 
-.PHONY: help run test test-python test-native test-all lint format bench sanitize clean
+.PHONY: help run test test-python test-native test-all lint format bench sanitize docs clean
 .DELETE_ON_ERROR:
 
 help:
@@ -17,9 +19,11 @@ help:
 	@echo "make format     let ruff and clang-format rewrite the sources"
 	@echo "make bench      timings against NumPy on this machine (quiet it first)"
 	@echo "make sanitize   native tests under Address-, UndefinedBehaviour- and ThreadSanitizer"
+	@echo "make docs       the documentation, into build/docs/index.html, and its examples"
 	@echo "make clean      remove everything that make has made"
 
 $(BIN)/python:
+	@echo "making $(VENV): needs the package index, about 500 MB and some minutes"
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMPS)/deps: pyproject.toml requirements/build.txt requirements/dev.txt | $(BIN)/python
@@ -38,6 +42,10 @@ $(STAMPS)/model: requirements/model.txt | $(BIN)/python
 
 $(STAMPS)/heavy: requirements/heavy.txt requirements/constraints.txt $(STAMPS)/deps
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/heavy.txt -c requirements/constraints.txt
+	@touch $@
+
+$(STAMPS)/docs: requirements/docs.txt $(STAMPS)/deps
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.txt
 	@touch $@
 
 run: $(STAMPS)/install $(STAMPS)/model
@@ -80,6 +88,14 @@ sanitize: $(STAMPS)/deps
 	  $(CMAKE) --build $$dir && echo "== $$kind" && $$dir/regard_tests || exit 1; \
 	done
 
+# Warnings are errors. Nothing is fetched: formulas are MathML, pictures are drawn here.
+docs: build/docs/.complete
+
+build/docs/.complete: $(STAMPS)/install $(STAMPS)/docs $(DOCS)
+	$(BIN)/sphinx-build -b html -n -W --keep-going -q -d build/doctrees docs build/docs
+	$(BIN)/python -m pytest tests/test_docs_pages.py
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(STAMPS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests benchmarks tools -name __pycache__ -prune -exec rm -rf {} +

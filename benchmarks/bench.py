@@ -111,7 +111,9 @@ def race(problem, rng, rounds):
 def summary(times, name, shape, error):
     own, base = np.array(times[name]), np.array(times["regard"])
     b, h, s, d = shape
-    flops = 4 * b * h * s * s * d  # two products; a causal mask needs half of it, and is counted as if it did not
+    flops = 4 * b * h * s * s * d  # two products
+    if "causal" in name:
+        flops *= (s + 1) / (2 * s)  # of the pairs that the mask keeps
     return {
         "median_ms": float(np.median(own)),
         "min_ms": float(own.min()),

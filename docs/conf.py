@@ -2,15 +2,15 @@
 
 Choices, with their reasons:
 
-* Mathematics becomes MathML in the build (`_ext/mathml.py`, by the package math-core). MathML is part of HTML and every
-  browser since 2023 shows it, so the pages need no JavaScript, no Node and no content network for their formulas; screen
-  readers read it; TeX that is wrong fails the build. MathJax and KaTeX would be a megabyte of scripts and fonts, or a
+* Mathematics becomes MathML in the build (`_ext/mathml.py`, by the package math-core). MathML is part of HTML, and
+  every browser since 2023 shows it. So formulas need no JavaScript, no Node and no network, screen readers read them,
+  and TeX that is wrong fails the build. MathJax and KaTeX would be a megabyte of scripts and fonts in the pages, or a
   second language's tools in the build.
 * A browser without a mathematical font would draw it badly: a part of STIX Two Math lies in `_static/fonts`.
-* Pictures and tables of numbers are computed in the build from the library (`figures/`, `_ext/computed.py`), as SVG and
-  tables with the page's own colours: nothing to update by hand, readable in light and dark, no plotting library.
-* Code of the lesson is included from `src` by markers. Examples are run by `tests/test_docs_pages.py`, which `make docs`
-  runs after the build.
+* Pictures and tables of numbers are computed in the build from the library (`figures/`, `_ext/computed.py`), as SVG
+  and tables with the page's own colours: nothing to update by hand, readable in light and dark, no plotting library.
+* Code of the lesson is included from `src` and `native`, by markers where a whole function is too much.
+* Examples are run by `tests/test_docs_pages.py`, which `make docs` runs after the build.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("tokenizers")
 pytest.importorskip("safetensors")
 
-from regard import RegardError, ShapeError, UnsupportedError, models
+from regard import RegardError, ShapeError, UnsupportedError, attention_forward, models
 from regard.models import _folder, bert
 from tiny_bert import (
     VOCABULARY,
@@ -72,6 +72,33 @@ def test_every_head_agrees_with_the_reference(minilm):
         out[4, 2, 1] += wrong
         spoilt = replace(first, result=replace(first.result, out=out))
         assert not models.against_reference(replace(trace, attention=(spoilt, *trace.attention[1:]))).agrees
+
+
+def _attended(scale):
+    """One head whose weights span e^(-25 scale), roughly."""
+    random = np.random.default_rng(7)
+    query, key, value = random.standard_normal((3, 1, 50, 8), dtype=np.float32)
+    return bert.Attended(scale * query, key, value, attention_forward(scale * query, key, value))
+
+
+def _compared(attended):
+    return models.against_reference(models.Trace((), (attended,)))
+
+
+def test_flushed_weights_do_not_hide_the_others():
+    """A weight below e^-87 meets its bound exactly: it is judged, and kept out of the share that is printed."""
+    attended = _attended(30)
+    result = _compared(attended)
+    assert result.agrees
+    assert result.weights_share < 0.5
+    assert result.tiny_share > 0.9
+    weights = attended.result.weights[...]
+    assert (weights == 0).any()
+    assert _compared(_attended(1)).tiny_share == 0
+
+    for place, wrong in ((weights == 0, 1e-36), (weights > 0.5, 0.4), (weights == 0, np.nan)):
+        spoilt = np.where(place, np.float32(wrong), weights)
+        assert not _compared(replace(attended, result=replace(attended.result, weights=spoilt))).agrees
 
 
 # --- GELU -----------------------------------------------------------------------------------------
@@ -171,6 +198,13 @@ def test_truncated_weights(folder):
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(models.ModelError, match="cut short"):
         models.load(folder)
+
+
+def test_a_large_folder_is_not_listed_whole(tmp_path):
+    for n in range(80):
+        (tmp_path / f"{n:02}").touch()
+    with pytest.raises(models.ModelError, match=r"\(it has 00, 01, 02, 03, 04, 05, 06, 07 and 72 more\)"):
+        models.load(tmp_path)
 
 
 def test_no_folder(tmp_path):
@@ -279,6 +313,8 @@ assert not {{"torch", "transformers", "jax"}} & set(sys.modules)
         ("the animal was tired", "animal was", [2, 3]),
         ("the café", "cafe", [2]),
         ("the animal", "[SEP]", [3]),
+        ("the animal", "[cls]", [0]),
+        ("the [sep]", "[sep]", [2, 3, 4]),
         ("the ☃ was ☕ too", "☕", [4]),
     ],
 )
@@ -296,7 +332,7 @@ def test_find_starts_where_a_word_starts(folder):
         encoder.find(encoded, "tired")
 
 
-@pytest.mark.parametrize("name", ["token", "##ization", "☕", "animal#0", "", "the was"])
+@pytest.mark.parametrize("name", ["token", "token#1", "##ization", "☕", "", "the was", "animal#" + "9" * 5000])
 def test_not_found_lists_the_words(folder, name):
     encoder = models.load(folder)
     encoded = encoder.encode("the tokenization ☃ was, the animal.")
@@ -304,14 +340,38 @@ def test_not_found_lists_the_words(folder, name):
         encoder.find(encoded, name)
 
 
-def test_too_few_occurrences(folder):
+@pytest.mark.parametrize(("name", "times"), [("the#4", "3 times"), ("the#0", "3 times"), ("animal#2", "1 time")])
+def test_occurrences_that_are_not_there(folder, name, times):
     encoder = models.load(folder)
     encoded = encoder.encode("the animal was the the")
     assert encoder.find(encoded, "the#3").count == 3
-    with pytest.raises(RegardError, match=r"no the#4: the text has 'the' 3 time"):
-        encoder.find(encoded, "the#4")
+    message = f"there is no {name}: the text has '{name[:-2]}' {times}, counted from 1"
+    with pytest.raises(RegardError, match=f"^{message}$"):
+        encoder.find(encoded, name)
 
 
-def test_labels_number_what_repeats(folder):
-    encoded = models.load(folder).encode("the animal the")
-    assert [encoded.label(n) for n in range(5)] == ["[CLS]", "the#1", "animal", "the#2", "[SEP]"]
+@pytest.mark.parametrize(
+    ("text", "label", "position"),
+    [
+        ("the animal the", "the#2", 3),
+        ("the Animal!", "Animal", 2),
+        ("tokenization, token; tokenization (\u201c...\u201d)", "tokenization#2", 6),
+        ("was \u2603", "\u2603", 2),
+        ("\u2603 was \u2026 --", "was", 2),
+    ],
+)
+def test_last_word(folder, text, label, position):
+    encoder = models.load(folder)
+    word = encoder.last_word(encoder.encode(text))
+    assert (word.label, word.positions[0]) == (label, position)
+    assert encoder.last_word(encoder.encode(" ... ")) is None
+
+
+def test_labels_are_names_that_find_reads(folder):
+    encoder = models.load(folder)
+    encoded = encoder.encode("the tokenization ☃ token was tokenization the, ☕.")
+    words = encoded.own_words()
+    labels = [encoded.label(word) for word in words]
+    assert labels == ["the#1", "tokenization#1", "☃", "token", "was", "tokenization#2", "the#2", ",", "☕", "."]
+    assert [encoder.find(encoded, label).positions for label in labels] == words
+    assert sum(map(len, words)) == len(encoded.tokens) - 2

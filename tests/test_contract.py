@@ -127,6 +127,7 @@ def test_scores_of_minus_infinity_are_not_an_empty_row(target):
     q, k = np.float32([[1e30]]), np.float32([[-1e30], [-1e30]])
     result = rg.attention_forward(q, k, np.ones((2, 1), np.float32), scale=1)
     assert np.isnan(result.out).all()
+    assert np.isnan(result.lse).all()  # and a merge does not take the row for an empty one
 
 
 STRIDED = {

@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -118,6 +119,22 @@ def test_tests_that_a_page_names_exist(page):
 
 
 @every_page
+def test_included_code_exists(page):
+    """As the build would say, and sooner: the lines between which a page takes code, or the function it takes."""
+    for kind, file, body, line in fences(page.read_text()):
+        if kind not in ("literalinclude", "include"):
+            continue
+        source = (page.parent / file).read_text()
+        options = dict(re.findall(r"^:([\w-]+): *(.*)$", body, re.M))
+        for option in ("start-after", "start-at", "end-before", "end-at"):
+            if option in options:
+                _, found, source = source.partition(options[option].strip('"'))
+                assert found, f"{page.name}:{line}: {file} has no {options[option]}"
+        name = options.get("pyobject", "").rpartition(".")[2]
+        assert not name or f"def {name}(" in source, f"{page.name}:{line}: {file} has no {name}"
+
+
+@every_page
 def test_blocks_are_of_kinds_that_are_checked(page):
     kinds = {"pycon", "python", "sh", "picture", "computed", "literalinclude", "include", "toctree", "eval-rst"}
     makefile = (ROOT / "Makefile").read_text()
@@ -180,7 +197,7 @@ class TestFigures:
         steps = importlib.import_module("figures.online").steps()
         want = [(0.5, 0.5, 0, 1, 1), (0.5, 0.5, 1, 1, 2), (1, 1, 0.606531, 1, 2.213061)]
         np.testing.assert_allclose([step[:5] for step in steps], want, atol=6e-7)
-        np.testing.assert_allclose([step.O for step in steps], [[1, 0], [1, 1], [1.606531] * 2], atol=6e-7)
+        np.testing.assert_allclose([step.out for step in steps], [[1, 0], [1, 1], [1.606531] * 2], atol=6e-7)
 
     @pytest.mark.parametrize(
         ("name", "cells"),
@@ -238,18 +255,6 @@ class TestFigures:
             assert brain > 10
 
     def test_bfloat16_is_rounded_as_ml_dtypes_does(self):
-        ml_dtypes = pytest.importorskip("ml_dtypes")
         low = importlib.import_module("figures.low")
         x = np.random.default_rng(0).standard_normal(10000).astype(np.float32) * np.float32(1e3)
         np.testing.assert_array_equal(low.bf16(x), x.astype(ml_dtypes.bfloat16).astype(np.float32))
-
-
-def test_what_torch_does_with_an_empty_row():
-    torch = pytest.importorskip("torch")
-    q, k = torch.ones(1, 1, 4), torch.ones(1, 3, 4)
-    hidden = torch.zeros(1, 1, 3, dtype=torch.bool)
-    assert (torch.nn.functional.scaled_dot_product_attention(q, k, k + 5, attn_mask=hidden) == 0).all()
-    layer = torch.nn.MultiheadAttention(4, 1, batch_first=True)
-    drop = torch.ones(1, 3, dtype=torch.bool)
-    with torch.no_grad():
-        assert layer(q, k, k, key_padding_mask=drop, need_weights=True)[0].isnan().all()

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import regard as rg
 
@@ -32,4 +33,8 @@ def test_public_names():
         "RegardError", "ShapeError", "UnsupportedError", "Window", "attention", "attention_forward", "config",
         "from_function", "merge_states", "plan", "reference",
     }  # fmt: skip
-    assert rg.__version__.count(".") == 2
+
+
+def test_version_is_written_once_more_and_equal():
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    assert f'\nversion = "{rg.__version__}"\n' in text

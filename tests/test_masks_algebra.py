@@ -31,7 +31,8 @@ from regard.masks import (
     from_function,
 )
 from regard.masks._base import MAX_CACHED_BYTES
-from regard.masks._spans import RowSpans
+from regard.masks._lower import lower
+from regard.masks._spans import MAX_SPANS, RowSpans
 
 thorough = settings(max_examples=400, deadline=None)
 ARRAY = np.ones((2, 2), bool)
@@ -187,6 +188,35 @@ def test_what_has_no_closed_form_has_no_spans_and_neither_has_what_contains_it(l
         assert mask.spans(geometry, slice(0, 2)) is None
 
 
+def test_blocks_with_many_runs_in_a_row_have_no_spans():
+    for runs in (MAX_SPANS, MAX_SPANS + 1):
+        striped = Blocks(np.arange(2 * runs) % 2 == [[0], [1]], (3, 2))
+        spans = striped.spans(Geometry((), 1, 6, 4 * runs), slice(0, 6))
+        assert (spans is None) == (runs > MAX_SPANS)
+
+
+def test_a_function_is_not_asked_about_no_pairs():
+    def last(b, h, p, j):
+        return (p == p.max()) & (j == j.max()) & (b == b.max()) & (h == h.max())
+
+    for sizes in ({"queries": 0}, {"keys": 0}, {"heads": 0}, {"lead": (2, 0)}):
+        sizes = {"queries": 3, "keys": 5, **sizes}
+        assert not from_function(last).materialize(**sizes).size
+    geometry = Geometry((0,), 2, 3, 5)
+    assert [band.rows for band in lower(from_function(last), geometry)] == [slice(0, 3)]
+    assert from_function(last).materialize(2, 3).tolist() == [[False] * 3, [False, False, True]]
+
+
+def test_a_function_cannot_spoil_the_indices_of_others():
+    def vandal(b, h, p, j):
+        for array in (b, h, p, j):
+            array[...] = 7
+        return np.ones(np.broadcast_shapes(p.shape, j.shape), bool)
+
+    mask = from_function(vandal) & Causal() & from_function(vandal) & KeyLengths(2)
+    assert mask.materialize(3, 3).astype(int).tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 0]]
+
+
 def test_flags():
     dense = Dense(np.ones((2, 2), bool))
     by_index = Documents([1, 2]) & Blocks([[True]], 2) | Prefix(3)
@@ -215,6 +245,7 @@ def test_equality_and_hash_are_structural():
         *(~Causal(), Causal() & Full(), Full() & Causal(), Causal() | Full()),
     ]
     assert len(set(different)) == len(different)
+    assert all((one == other) == (one is other) for one in different for other in different)
 
 
 @pytest.mark.parametrize("make", [lambda: Dense(ARRAY), lambda: from_function(ones)])

@@ -310,15 +310,19 @@ def recorded(sizes, answer):
 @pytest.mark.parametrize("most", [8, 100, 4096])
 @pytest.mark.parametrize("use", ["lower", "materialize", "picture"])
 def test_a_function_is_asked_for_bounded_blocks(most, use, monkeypatch):
+    def answer(b, h, p, j):
+        return (p + j) % 3 > 0
+
     monkeypatch.setattr(_evaluate, "MAX_CHUNK_PAIRS", most)
-    sizes, geometry = [], Geometry((), 1, 70, 301, rank=2)
-    mask = Causal() & recorded(sizes, lambda b, h, p, j: (p + j) % 3 > 0)
+    sizes, geometry = [], Geometry((), 1, 70, 301, 240, rank=2)
+    mask, plain = Causal() & recorded(sizes, answer), Causal() & from_function(answer)
+    want = formula(plain, geometry)[0]
     if use == "lower":
-        list(lower(mask, geometry))
+        assert_lowers(lower(mask, geometry), plain, geometry)
     elif use == "materialize":
-        mask.materialize(70, 301)
+        np.testing.assert_array_equal(mask.materialize(70, 301, q_offset=240), want)
     else:
-        mask.picture(70, 301)
+        assert mask.picture(70, 301, q_offset=240).kept.sum() == want.sum()
     assert max(sizes) <= most
     assert 70 * 301 <= sum(sizes) <= 70 * 301 + 70  # each pair once; one pair more for each band
 

@@ -195,7 +195,7 @@ def dense_count(table, tile):
 
 
 @settings(max_examples=300, deadline=None)
-@given(one_head, st.tuples(st.integers(1, 8), st.integers(1, 8)), st.sampled_from([1, 2, 3, 64]))
+@given(one_head, st.tuples(st.integers(1, 8), st.integers(1, 8)), st.sampled_from([1, 2, 3, 5, 7, 64]))
 def test_tiles_are_those_of_the_dense_table(case, tile, most):
     mask, geometry = case
     with pytest.MonkeyPatch.context() as patch:

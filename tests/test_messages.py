@@ -183,6 +183,28 @@ def test_classes_and_shapes_in_place_of_values():
     refused(rg.ShapeError, "head size 16777217", "16777216", query=huge, key=huge, value=huge, call=rg.plan)
 
 
+def test_odd_values():
+    refused(
+        rg.ShapeError,
+        "(11.0, 9.0)",
+        "integers",
+        call=rg.plan,
+        query=type("F", (), {"shape": (11.0, 9.0), "dtype": "f4"})(),
+    )
+    refused(rg.ShapeError, "(-1, 9)", call=rg.plan, query=type("F", (), {"shape": (-1, 9), "dtype": "f4"})())
+    refused(rg.MaskError, "masked array", "mask.filled(False)", mask=np.ma.masked_array(np.ones((3, 7), bool)))
+    refused(rg.MaskError, "not an array", mask=[[True], [True, False]])
+    refused(rg.UnsupportedError, "scale is", scale=10**400)
+    refused(rg.UnsupportedError, "scale is b'1'", scale=b"1")
+    with pytest.raises(rg.UnsupportedError, match="the targets that this machine can use"):
+        rg.config(target=["avx2"])
+    weights = rg.attention_forward(Q, K, V).weights
+    with pytest.raises(IndexError, match="not by ndarray"):
+        weights[0, np.array(1)]
+    with pytest.raises(ValueError, match="always new"):
+        np.asarray(weights, copy=False)
+
+
 def test_sinks():
     refused(rg.ShapeError, "sinks has shape (3,)", "(2, 4)", "(4,)", sinks=f32(3))
     refused(rg.DTypeError, "sinks has the integer dtype", sinks=np.ones(4, int))

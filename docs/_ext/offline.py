@@ -24,7 +24,7 @@ _FETCHES = (
 
 
 def fetched(text: str) -> Iterator[str]:
-    """What a page or a style sheet loads from another host."""
+    """Yield what a page or a style sheet loads from another host."""
     for pattern in _FETCHES:
         yield from pattern.findall(text)
 

@@ -12,13 +12,16 @@ import numpy as np
 
 
 def num(x: float, digits: int = 6) -> str:
-    """Write a number with a fixed count of decimals; a whole number without any, and a true minus sign."""
+    """Write a number with six or so many decimals, 0.5 and 3 as they are, and a true minus sign."""
     if np.isnan(x):
         return "NaN"
     if np.isinf(x):
         return "∞" if x > 0 else "−∞"
     x = round(x, 12)
-    text = str(int(x)) if x == int(x) and abs(x) < 1e6 else f"{x:.{digits}f}"
+    if x == int(x) and abs(x) < 1e6:
+        text = str(int(x))
+    else:
+        text = f"{x:g}" if digits == 6 and x == round(x, 3) else f"{x:.{digits}f}"
     return text.replace("-", "−")
 
 

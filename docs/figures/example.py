@@ -30,9 +30,7 @@ def products() -> Picture:
     scores = rg.reference.attention_forward(Q, K, V)
     dots = terms.sum(1)
     picture.text(388, 128, "→")
-    picture.grid(
-        410, 80, (3, 1), lambda i, j: ("plain", num(dots[i])), size=(60, 30), title="q · k"
-    )
+    picture.grid(410, 80, (3, 1), lambda i, j: ("plain", num(dots[i])), size=(60, 30), title="q · k")
     picture.text(492, 128, "→")
     weights = scores.weights[0]
     s = np.log(weights) + scores.lse[0]
@@ -41,7 +39,7 @@ def products() -> Picture:
 
 
 def other_scales() -> Table:
-    """What the output of the example is under scales that people write by mistake."""
+    """Compute the output of the example under scales that people write by mistake."""
     cases = [
         ("1/√d, right", 1 / np.sqrt(4)),
         ("none", 1.0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -62,10 +63,10 @@ def logits() -> Table:
 
 
 def rounding() -> Picture:
-    """The numbers that exist between 60 and 64, and what rounding a score to them does to its weight."""
+    """Draw the numbers that exist between 60 and 64, and what rounding a score to them does to its weight."""
     picture = Picture(
-        660, 250, "The representable numbers from 60 to 64: every quarter in bfloat16, every thirty-second in float16, a "
-        "continuum in float32. The score 62.4 becomes 62.5 in bfloat16.",
+        660, 250, "The representable numbers from 60 to 64: every quarter in bfloat16, every thirty-second in float16, "
+        "a continuum in float32. The score 62.4 becomes 62.5 in bfloat16.",
     )  # fmt: skip
     low, high, left, wide = 60.0, 64.0, 90, 520
     score = 62.4
@@ -112,17 +113,18 @@ def fold(q: np.ndarray, k: np.ndarray, v: np.ndarray, tile: int, carry: Rounding
     """Online softmax over tiles with m, l and O rounded by ``carry`` after each tile; all else in float32."""
     s = (q @ k.T) / np.float32(np.sqrt(q.shape[1]))
     m = np.full((len(q), 1), -np.inf, np.float32)
-    l, O = np.zeros_like(m), np.zeros((len(q), v.shape[1]), np.float32)
+    total, out = np.zeros_like(m), np.zeros((len(q), v.shape[1]), np.float32)
     for first in range(0, len(k), tile):
         part = s[:, first : first + tile]
         new = carry(np.maximum(m, part.max(1, keepdims=True)))
         alpha, p = np.exp(m - new), np.exp(part - new)
-        l = carry(alpha * l + p.sum(1, keepdims=True))
-        O = carry(alpha * O + p @ v[first : first + tile])
+        total = carry(alpha * total + p.sum(1, keepdims=True))
+        out = carry(alpha * out + p @ v[first : first + tile])
         m = new
-    return O / l
+    return out / total
 
 
+@lru_cache
 def carried(keys: tuple[int, ...] = (256, 1024, 4096)) -> list[tuple[int, float, dict[int, float], float]]:
     """Root mean square error against float64: float32 carry, bfloat16 carry by tile size, and the output itself."""
     rng = np.random.default_rng(20261129)
@@ -148,5 +150,6 @@ def carry() -> Table:
         for n, high, low, size in carried()
     ]
     return Table(
-        ["keys", "float32 state", "bfloat16 state, tiles of 16", "tiles of 64", "tiles of 256", "size of the output"], rows
+        ["keys", "float32 state", "bfloat16 state, tiles of 16", "tiles of 64", "tiles of 256", "size of the output"],
+        rows,
     )

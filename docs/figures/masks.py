@@ -36,7 +36,7 @@ def full() -> Picture:
 
 
 def causal() -> Picture:
-    """The lower triangle."""
+    """Draw the lower triangle."""
     return _panels(rg.Causal(), alt="The lower triangle is kept, its diagonal included.")
 
 
@@ -59,7 +59,7 @@ def first_keys() -> Picture:
 
 
 def key_lengths() -> Picture:
-    """Padding at the end of each batch entry."""
+    """Draw padding at the end of each batch entry."""
     keep = rg.KeyLengths([2, 5, 0]).materialize(6, 6, lead=(3,))
     return _draw(
         *((f"entry {b}: n = {n}", keep[b, 0]) for b, n in enumerate((2, 5, 0))),
@@ -120,7 +120,7 @@ def combined() -> Picture:
 
 
 def alignment() -> Picture:
-    """The three places where three queries can stand among seven keys."""
+    """Draw the three places where three queries can stand among seven keys."""
     panels = [
         (f"q_offset={name}", rg.Causal().materialize(3, 7, q_offset=offset))
         for name, offset in (('"start"', 0), ("2", 2), ('"end"', 4))
@@ -133,13 +133,13 @@ def alignment() -> Picture:
 
 
 def long() -> Drawn:
-    """A long mask, tile by tile, as the library draws it."""
+    """Let the library draw a long mask, tile by tile."""
     mask = rg.Causal() & (rg.Window(left=1024) | rg.Prefix(96))
     return Drawn(mask.picture(4096, 4096).svg)
 
 
 def lesson() -> Picture:
-    """Weights of the causal self-attention of the lesson: right, and wrong in four ways."""
+    """Draw weights of the causal self-attention of the lesson: right, and wrong in four ways."""
     S = 0.5 * (K @ K.T)
     keep = np.tril(np.ones((3, 3), bool))
     plain = rg.reference.attention_forward(K, K, V).weights
@@ -152,8 +152,8 @@ def lesson() -> Picture:
         ("transposed", rg.reference.attention_forward(K, K, V, mask=keep.T.copy()).weights),
     ]
     picture = Picture(
-        755, 175, "Weights of three queries over three keys: right; masked after the softmax, so that rows do not sum to "
-        "one; scores times zero, so that hidden keys keep weight; and the mask transposed.",
+        755, 175, "Weights of three queries over three keys: right; masked after the softmax, so that rows do not sum "
+        "to one; scores times zero, so that hidden keys keep weight; and the mask transposed.",
     )  # fmt: skip
     for n, (title, w) in enumerate(panels):
         left = 30 + 185 * n
@@ -170,7 +170,7 @@ def lesson() -> Picture:
 
 
 def faults() -> Table:
-    """Outputs of the causal self-attention of the lesson under faults that people make."""
+    """Compute outputs of the causal self-attention of the lesson under faults that people make."""
     S = 0.5 * (K @ K.T)
     keep = np.tril(np.ones((3, 3), bool))
     reference = rg.reference.attention

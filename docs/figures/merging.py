@@ -21,8 +21,8 @@ def halves() -> Picture:
     both = rg.merge_states(left, right)
     factors = [float(np.exp(part.lse[0] - both.lse[0])) for part in (left, right)]
     picture = Picture(
-        690, 200, "Keys 1 and 2 give output (0.5, 0.5) and lse 1.193147, key 3 gives (1, 1) and lse 1. Their factors are "
-        "0.548137 and 0.451863; merged they give 0.725931 and lse 1.794377.",
+        690, 200, "Keys 1 and 2 give output (0.5, 0.5) and lse 1.193147, key 3 gives (1, 1) and lse 1. Their factors "
+        "are 0.548137 and 0.451863; merged they give 0.725931 and lse 1.794377.",
     )  # fmt: skip
     for n, (name, part, factor) in enumerate((("keys 1, 2", left, factors[0]), ("key 3", right, factors[1]))):
         y = 20 + 90 * n
@@ -40,7 +40,7 @@ def halves() -> Picture:
 
 
 def faults() -> Table:
-    """Merging the example's two parts in ways that people write."""
+    """Merge the example's two parts in ways that people write."""
     left, right = _state(slice(0, 2)), _state(slice(2, 3))
     a, b = left.out[0, 0], right.out[0, 0]
     la, lb = left.lse[0], right.lse[0]

@@ -19,8 +19,8 @@ class Step(NamedTuple):
     m: float
     alpha: float
     p: float
-    l: float
-    O: np.ndarray
+    sum: float
+    out: np.ndarray
 
 
 def steps(order: tuple[int, ...] = (0, 1, 2)) -> list[Step]:
@@ -34,31 +34,33 @@ def steps(order: tuple[int, ...] = (0, 1, 2)) -> list[Step]:
         seen = list(order[: n + 1])
         so_far = rg.reference.attention_forward(Q, K[seen], V[seen])
         m = float(s[seen].max())
-        l = float(np.exp(so_far.lse[0] - m))
-        out.append(Step(s[j], m, float(np.exp(before - m)), float(np.exp(s[j] - m)), l, so_far.out[0] * l))
+        total = float(np.exp(so_far.lse[0] - m))
+        out.append(Step(s[j], m, float(np.exp(before - m)), float(np.exp(s[j] - m)), total, so_far.out[0] * total))
         before = m
     return out
 
 
 def trace() -> Picture:
-    """The three tiles of the example as a table, with what each step does."""
+    """Draw the three tiles of the example as a table, with what each step does."""
     heads = ["tile", "s", "m", "α", "p", "l", "O", "O / l"]
     wide = [44, 50, 50, 84, 40, 84, 170, 170]
     picture = Picture(
-        sum(wide) + 20, 170, "For each of three tiles the score, the running maximum, the factor alpha, the new weight, the "
-        "running sum, the running output and their quotient. At the last tile the maximum rises and alpha is 0.606531.",
+        sum(wide) + 20, 170, "For each of three tiles the score, the running maximum, the factor alpha, the new "
+        "weight, the running sum, the running output and their quotient. At the last tile the maximum rises and alpha "
+        "is 0.606531.",
     )  # fmt: skip
     lefts = 10 + np.concatenate([[0], np.cumsum(wide)[:-1]])
     for x, w, head in zip(lefts, wide, heads, strict=True):
         picture.text(x + w / 2, 22, head, kind="title")
     for n, step in enumerate(steps()):
         y = 34 + 42 * n
-        pair = f"({num(step.O[0])}, {num(step.O[1])})"
-        mean = step.O / step.l
+        pair = f"({num(step.out[0])}, {num(step.out[1])})"
+        mean = step.out / step.sum
         cells = [
             (str(n), "plain"), (num(step.s, 1), "plain"), (num(step.m, 1), "keep"),
             ("0" if n == 0 else num(step.alpha), "hot" if 0 < step.alpha < 1 else "plain"), (num(step.p), "plain"),
-            (num(step.l), "keep"), (pair, "keep"), (f"({num(mean[0])}, {num(mean[1])})", "strong" if n == 2 else "plain"),
+            (num(step.sum), "keep"), (pair, "keep"),
+            (f"({num(mean[0])}, {num(mean[1])})", "strong" if n == 2 else "plain"),
         ]  # fmt: skip
         for x, w, (words, kind) in zip(lefts, wide, cells, strict=True):
             picture.rect(x, y, w, 38, f"cell {kind}")
@@ -67,18 +69,18 @@ def trace() -> Picture:
 
 
 def faults() -> Table:
-    """The example, one key per tile, with a line of the online softmax left out."""
+    """Fold the example, one key per tile, with a line of the online softmax left out."""
     s = 0.5 * (Q @ K.T)[0]
 
     def fold(order: list[int], rescale_l: bool = True, rescale_o: bool = True, each: bool = False) -> float:
-        m, l, O = -np.inf, 0.0, 0.0
+        m, total, out = -np.inf, 0.0, 0.0
         for j in order:
             new = max(m, s[j])
             alpha, p = np.exp(m - new), np.exp(s[j] - new)
-            l = (alpha if rescale_l else 1) * l + p
-            O = (alpha if rescale_o else 1) * O + p * V[j, 0]
+            total = (alpha if rescale_l else 1) * total + p
+            out = (alpha if rescale_o else 1) * out + p * V[j, 0]
             m = new
-        return float(np.mean(V[order, 0])) if each else float(O / l)
+        return float(np.mean(V[order, 0])) if each else float(out / total)
 
     cases = [
         ("right", {}),
@@ -95,12 +97,12 @@ def faults() -> Table:
 
 
 def tiles() -> Picture:
-    """What a causal mask makes of tiles: skipped, computed with the mask, computed without."""
+    """Draw what a causal mask makes of tiles: skipped, computed with the mask, computed without."""
     n, size = 12, 3
     keep = rg.Causal().materialize(n, n)
     picture = Picture(
-        520, 300, "A causal mask over 12 queries and 12 keys in tiles of 3 by 3: six tiles above the diagonal are skipped, "
-        "four on it are masked, six below are full.",
+        520, 300, "A causal mask over 12 queries and 12 keys in tiles of 3 by 3: six tiles above the diagonal are "
+        "skipped, four on it are masked, six below are full.",
     )  # fmt: skip
     picture.grid(30, 30, (n, n), lambda i, j: (kept(keep[i, j]), ""), size=(21, 21), title="")
     counts = {"full": 0, "partial": 0, "empty": 0}

@@ -36,7 +36,7 @@ def results() -> dict[str, tuple[float, float]]:
 
 
 def conventions() -> Table:
-    """The same fully masked row under each convention."""
+    """Compute the same fully masked row under each convention."""
     names = {
         "replace": "replace the scores by −1e9 (or by the smallest finite number)",
         "add32": "add −1e9 in float32: it absorbs the scores",

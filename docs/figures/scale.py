@@ -81,7 +81,7 @@ def gradient() -> Table:
 
 
 def histogram() -> Picture:
-    """The distribution of q · k for three head sizes, before and after division by √d."""
+    """Draw the distribution of q · k for three head sizes, before and after division by √d."""
     picture = Picture(
         700, 290,
         "Histograms of q times k for head sizes 4, 64 and 1024. Without the scale they get wider and wider; "

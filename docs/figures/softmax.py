@@ -13,7 +13,7 @@ from .example import KEYS, K, Q, V
 def steps() -> Picture:
     """Score, exponential and weight of the three keys, as bars."""
     picture = Picture(
-        640, 190, "Three groups of bars for keys 1, 2, 3: the scores, their exponentials after the shift by the maximum, "
+        710, 195, "Three groups of bars for keys 1, 2, 3: the scores, their exponentials after the shift, "
         "and the weights, which sum to one.",
     )  # fmt: skip
     result = rg.reference.attention_forward(Q, K, V)
@@ -21,15 +21,15 @@ def steps() -> Picture:
     s = (np.log(w) + result.lse[0]).round(12)
     groups = [("score s", s, 1), ("e to the s − m", np.exp(s - s.max()), 6), ("weight w", w, 6)]
     for n, (title, values, digits) in enumerate(groups):
-        left = 30 + 210 * n
-        picture.text(left + 80, 20, title, kind="title")
-        picture.line(left, 150, left + 165, 150)
+        left = 25 + 235 * n
+        picture.text(left + 95, 20, title, kind="title")
+        picture.line(left, 150, left + 195, 150)
         for j, value in enumerate(values):
             high = 100 * value
-            picture.rect(left + 8 + 54 * j, 150 - high, 40, high, "first")
-            picture.text(left + 28 + 54 * j, 144 - high, num(value, digits), kind="small")
-            picture.text(left + 28 + 54 * j, 168, KEYS[j], kind="small")
-    picture.text(532, 186, f"sum {num(w.sum(), 6)}", kind="small")
+            picture.rect(left + 12 + 62 * j, 150 - high, 40, high, "first")
+            picture.text(left + 32 + 62 * j, 144 - high, num(value, digits), kind="small")
+            picture.text(left + 32 + 62 * j, 168, KEYS[j], kind="small")
+    picture.text(590, 186, f"sum {num(w.sum(), 6)}", kind="small")
     return picture
 
 
@@ -45,7 +45,7 @@ def limits() -> Table:
 
 
 def mistakes() -> Table:
-    """What the example gives when the softmax is wrong."""
+    """Compute what the example gives when the softmax is wrong."""
     s = 0.5 * (Q @ K.T)
     e = np.exp(s)
     square = np.exp(0.5 * (K @ K.T))

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cover.h"
 
+#include <string.h>
+
 #include <algorithm>
 
 namespace regard {
@@ -10,15 +12,18 @@ const char* row_of(const Mask& mask, int64_t head, int64_t query) {
   return mask.rows.data + mask.rows.head[head] + (query - mask.first_row) * mask.rows.row;
 }
 
-// Keys kept by one row of a bit or byte mask.
-struct Flags {
-  const Mask& mask;
-  const char* row;
-  bool operator()(int64_t key) const {
-    if (mask.kind == Mask::kBits) return (static_cast<unsigned char>(row[key >> 3]) >> (key & 7)) & 1;
-    return row[key * mask.rows.col] != 0;
+// Writes 1 for each key of [first, first + count) that a row of a bit or byte mask keeps, 0 for the others.
+void expand(const Mask& mask, const char* row, int64_t first, int count, unsigned char* kept) {
+  if (mask.kind == Mask::kBits) {
+    for (int j = 0; j < count; ++j) {
+      const int64_t key = first + j;
+      kept[j] = (static_cast<unsigned char>(row[key >> 3]) >> (key & 7)) & 1;
+    }
+    return;
   }
-};
+  const char* at = row + first * mask.rows.col;
+  for (int j = 0; j < count; ++j, at += mask.rows.col) kept[j] = *at != 0;
+}
 
 // Calls f(begin, end) for each span of the row, clipped to the tile and relative to it, in ascending order.
 template <class F>
@@ -47,14 +52,23 @@ Cover cover(const Mask& mask, int64_t head, int64_t query, int64_t first, int co
     });
     return c;
   }
-  const Flags kept{mask, row_of(mask, head, query)};
-  int begin = 0, end = count;
-  while (begin < end && !kept(first + begin)) ++begin;
-  while (end > begin && !kept(first + end - 1)) --end;
-  c.begin = begin;
-  c.end = end;
-  for (int j = begin; j < end && c.solid; ++j) c.solid = kept(first + j);
+  unsigned char kept[kMaxTile];
+  expand(mask, row_of(mask, head, query), first, count, kept);
+  const auto* all = kept + count;
+  const auto* begin = static_cast<const unsigned char*>(memchr(kept, 1, count));
+  if (!begin) return c;
+  const unsigned char* end = all;
+  while (end[-1] == 0) --end;
+  c.begin = static_cast<int>(begin - kept);
+  c.end = static_cast<int>(end - kept);
+  c.solid = memchr(begin, 0, end - begin) == nullptr;
   return c;
+}
+
+bool has_spans(const Mask& mask) { return mask.kind == Mask::kFull || mask.kind == Mask::kSpans; }
+
+void flags(const Mask& mask, int64_t head, int64_t query, int64_t first, int begin, int end, unsigned char* kept) {
+  expand(mask, row_of(mask, head, query), first + begin, end - begin, kept);
 }
 
 int dropped(const Mask& mask, int64_t head, int64_t query, int64_t first, int begin, int end, int (*runs)[2]) {
@@ -67,23 +81,13 @@ int dropped(const Mask& mask, int64_t head, int64_t query, int64_t first, int be
     }
   };
   if (mask.kind == Mask::kFull) return 0;
-  if (mask.kind == Mask::kSpans) {
-    int at = begin;
-    each_span(mask, head, query, first, end, [&](int a, int b) {
-      if (b <= begin) return;
-      add(at, a);
-      at = std::max(at, b);
-    });
-    add(at, end);
-    return n;
-  }
-  const Flags kept{mask, row_of(mask, head, query)};
-  for (int j = begin; j < end; ++j) {
-    if (kept(first + j)) continue;
-    const int from = j;
-    while (j < end && !kept(first + j)) ++j;
-    add(from, j);
-  }
+  int at = begin;
+  each_span(mask, head, query, first, end, [&](int a, int b) {
+    if (b <= begin) return;
+    add(at, a);
+    at = std::max(at, b);
+  });
+  add(at, end);
   return n;
 }
 

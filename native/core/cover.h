@@ -20,9 +20,18 @@ struct Cover {
 
 Cover cover(const Mask&, int64_t head, int64_t query, int64_t first, int count);
 
-// Half-open runs of dropped keys within [begin, end) of the tile at `first`, relative to `first`. Writes at most
-// (end - begin + 1) / 2 pairs to `runs` and returns how many.
+// Keys of a tile at most: the scratch of a row's flags.
+constexpr int kMaxTile = 256;
+
+// Whether a row's dropped keys come as runs (few and long) or as flags (any pattern).
+bool has_spans(const Mask&);
+
+// For masks with spans: half-open runs of dropped keys within [begin, end) of the tile at `first`, relative to
+// `first`. Writes at most (end - begin + 1) / 2 pairs to `runs` and returns how many.
 int dropped(const Mask&, int64_t head, int64_t query, int64_t first, int begin, int end, int (*runs)[2]);
+
+// For the others: one byte per key of [begin, end), 1 if it is kept.
+void flags(const Mask&, int64_t head, int64_t query, int64_t first, int begin, int end, unsigned char* kept);
 
 // Span `s` of a row of a span mask, empty ones included.
 Range span_of(const Mask&, int64_t head, int64_t query, int s);

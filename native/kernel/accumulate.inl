@@ -14,15 +14,21 @@ inline void accumulate(const typename N::T* weights, const Rows<typename N::T>& 
 // Containment: in a tile with dropped pairs a NaN or Inf of v must reach the rows that keep its key and no other,
 // and 0 * NaN is NaN. So the product reads a copy of v with such elements zeroed, and they are added afterwards,
 // row by row. The finite elements keep their order of additions: a row's bits do not depend on its neighbours.
-template <class T>
-inline bool all_finite(const Rows<T>& value, int begin, int end, int dv) {
-  bool finite = true;
-  for (int j = begin; j < end; ++j) {
-    T bad = 0;  // x - x is 0, or NaN for NaN and Inf
-    for (int c = 0; c < dv; ++c) bad += value.at(j)[c] - value.at(j)[c];
-    finite = finite && bad == 0;
+template <class N>
+inline bool all_finite(const Rows<typename N::T>& value, int count, int dv) {
+  typedef typename N::T T;
+  typename N::V bad = N::set(0);  // x - x is 0, or NaN for NaN and Inf
+  T rest = 0;
+  for (int j = 0; j < count; ++j) {
+    const T* row = value.at(j);
+    int c = 0;
+    for (; c + N::kLanes <= dv; c += N::kLanes) bad = N::add(bad, N::sub(N::load(row + c), N::load(row + c)));
+    for (; c < dv; ++c) rest += row[c] - row[c];
   }
-  return finite;
+  T lanes[N::kLanes];
+  N::store(lanes, bad);
+  for (T lane : lanes) rest += lane;
+  return rest == 0;
 }
 
 template <class T>

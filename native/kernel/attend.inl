@@ -2,6 +2,8 @@
 // The tile loop of FlashAttention (Dao et al. 2022), with queries in the SIMD lanes: S^T = K Q^T and O^T = V^T P^T,
 // so that K and V are read as they lie and max, sum and rescale never cross lanes.
 
+static_assert(96 <= kMaxTile, "a row's flags fit");
+
 inline int tile_keys(int d, int dv) {
   const int width = d > dv ? d : dv;
   return width <= 256 ? 96 : 48;  // a key tile and a value tile stay in a 256 KB L2
@@ -36,7 +38,7 @@ template <class N>
 bool holds_nonfinite(const Problem& p, Tile<typename N::T>& t, Scratch<N>& s) {
   typedef Tile<typename N::T> Tiled;
   if (t.content == Tiled::kUnknown) {
-    t.content = all_finite(t.value, 0, t.count, p.dv) ? Tiled::kFinite : Tiled::kNonfinite;
+    t.content = all_finite<N>(t.value, t.count, p.dv) ? Tiled::kFinite : Tiled::kNonfinite;
     if (t.content == Tiled::kNonfinite) t.contained = zero_nonfinite(t.value, t.count, p.dv, s.contained);
   }
   return t.content == Tiled::kNonfinite;

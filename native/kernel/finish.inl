@@ -38,7 +38,8 @@ void finish(const Problem& p, const Block& block, const Scratch<N>& s, const boo
   for (int r = 0; r < block.rows; ++r) {
     const T* lane = s.out + ptrdiff_t(r / kPanel) * p.dv * kPanel + r % kPanel;
     const int64_t head = block.head[r], query = block.query[r];
-    const double lse = s.max[r] + ::log(static_cast<double>(s.sum[r]));
+    // A sum of 0 in a row that keeps keys: all its scores are -inf, and 0/0 is no number.
+    const double lse = seen[r] && s.sum[r] == 0 ? __builtin_nan("") : s.max[r] + ::log(static_cast<double>(s.sum[r]));
     const double share = seen[r] ? share_of_keys(p, head, lse) : 1;
     const T divisor = seen[r] ? s.sum[r] : T(1);
     write_row<T, Stored>(p.out, head, query, lane, kPanel, p.dv, divisor, static_cast<T>(share));

@@ -42,8 +42,19 @@ inline PanelCover cover_panel(const Panel& panel, int64_t first, int count) {
 template <class N>
 inline void drop(const Panel& panel, int64_t first, int begin, int end, typename N::T with, int (*runs)[2],
                  typename N::T* tile) {
+  const Mask& mask = panel.p.mask;
+  unsigned char kept[kMaxTile];
   for (int r = 0; r < panel.count; ++r) {
-    const int n = dropped(panel.p.mask, panel.head(r), panel.query(r), first, begin, end, runs);
+    if (!has_spans(mask)) {
+      flags(mask, panel.head(r), panel.query(r), first, begin, end, kept);
+      // A choice between two values, not a branch: flags of no pattern are not to be guessed.
+      for (int j = begin; j < end; ++j) {
+        typename N::T* const at = tile + ptrdiff_t(j) * Scratch<N>::kPanel + r;
+        *at = *(kept[j - begin] ? at : &with);
+      }
+      continue;
+    }
+    const int n = dropped(mask, panel.head(r), panel.query(r), first, begin, end, runs);
     for (int i = 0; i < n; ++i) {
       for (int j = runs[i][0]; j < runs[i][1]; ++j) tile[ptrdiff_t(j) * Scratch<N>::kPanel + r] = with;
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -68,7 +69,7 @@ def as_input(name: str, value: Any) -> Array:
             f"{name} is a {library} array, and this version of regard takes NumPy arrays: "
             f"pass {_TO_NUMPY[library].format(name=name)}"
         )
-    if isinstance(value, np.ma.MaskedArray):
+    if is_masked_array(value):
         raise DTypeError(
             f"{name} is a NumPy masked array, whose mask attention would ignore: "
             f"pass {name}.data and say what may be attended to with mask="
@@ -80,6 +81,12 @@ def as_input(name: str, value: Any) -> Array:
     if array.dtype.kind in "iu" and not isinstance(value, np.ndarray | np.generic):
         array = array.astype(np.float64)
     return array
+
+
+def is_masked_array(value: object) -> bool:
+    """Tell NumPy's masked arrays without importing numpy.ma, which takes time, and a lock that a fork may copy."""
+    ma = sys.modules.get("numpy.ma")
+    return ma is not None and isinstance(value, ma.MaskedArray)
 
 
 def require_float(name: str, given: Any) -> np.dtype[Any]:

@@ -15,8 +15,7 @@ from regard._plan import Plan, Problem, Tiles
 from regard._types import FLOAT_DTYPES, Array, IntArray
 from regard.masks._lower import BAND_ROWS, Band, lower
 
-# Rows of spans of one head that are worth keeping: about a megabyte at most.
-MAX_KEPT_ROWS = 8192
+MAX_KEPT_BYTES = 1 << 20
 _KINDS = {"full": 0, "spans": 1, "bits": 2, "bytes": 3}  # as in native/include/regard/view.h
 
 
@@ -155,13 +154,16 @@ def native_band(band: Band, problem: Problem, heads: IntArray | None = None) -> 
 
 def _bands(problem: Problem) -> Iterable[_native.Band]:
     """Lowered mask; a small one is lowered once and kept, a large one is lowered band by band as it is used."""
-    g = problem.geometry
-    small = g.queries <= BAND_ROWS and math.prod(g.lead) * g.queries <= MAX_KEPT_ROWS
-    if problem.mask.cacheable and small:
-        return _kept_bands(problem)
-    return (native_band(band, problem) for band in lower(problem.mask, g))
+    kept = _kept_band(problem) if problem.mask.cacheable and problem.geometry.queries <= BAND_ROWS else None
+    if kept is not None:
+        return [kept]
+    return (native_band(band, problem) for band in lower(problem.mask, problem.geometry))
 
 
 @lru_cache(maxsize=64)
-def _kept_bands(problem: Problem) -> tuple[_native.Band, ...]:
-    return tuple(native_band(band, problem) for band in lower(problem.mask, problem.geometry))
+def _kept_band(problem: Problem) -> _native.Band | None:
+    """Return the one band of a mask if it is worth keeping; None if there are more, or it is large."""
+    band = next(iter(lower(problem.mask, problem.geometry)), None)
+    if band is None or band.rows.stop < problem.geometry.queries:
+        return None
+    return None if band.data is not None and band.data.nbytes > MAX_KEPT_BYTES else native_band(band, problem)

@@ -67,7 +67,7 @@ def _check_threads(value: Any, source: str) -> int:
 def _check_target(value: Any, source: str) -> str:
     known = {info.name: info for info in describe()}
     usable = ", ".join(info.name for info in describe() if info.usable)
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise UnsupportedError(f"{source} is {value!r}; the targets that this machine can use are {usable}")
     if not known[value].usable:
         raise UnsupportedError(

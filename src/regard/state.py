@@ -108,17 +108,19 @@ def merge_states(*states: AttentionState) -> AttentionState:
     shapes = {state.out.shape for state in states}
     if len(shapes) > 1:
         raise ShapeError(f"states to merge differ in shape: {', '.join(map(str, sorted(shapes)))}")
-    lse = np.stack([state.lse for state in states])
+    with np.errstate(all="ignore"):
+        return _merge(states, np.stack([state.lse for state in states]))
+
+
+def _merge(states: tuple[AttentionState, ...], lse: Array) -> AttentionState:
     peak = lse.max(axis=0)
     # A row that no part has seen has peak -inf; measured from 0 all its factors are 0, as they should be.
     factors = np.exp(lse - np.where(peak == -np.inf, 0, peak))
     total = factors.sum(axis=0)
     seen = total != 0
-    parts = (
-        np.where(factor[..., None] != 0, factor[..., None] * state.out, 0)
-        for factor, state in zip(factors, states, strict=True)
-    )
-    out = sum(parts, start=np.zeros_like(states[0].out)) / np.where(seen, total, 1)[..., None]
-    with np.errstate(divide="ignore"):
-        merged = peak + np.log(total)
-    return AttentionState(out, np.where(seen, merged, peak))
+    out = np.zeros_like(states[0].out)
+    for factor, state in zip(factors, states, strict=True):
+        weight = np.broadcast_to(factor[..., None], out.shape)
+        out += np.multiply(weight, state.out, out=np.zeros_like(out), where=weight != 0)
+    out /= np.where(seen, total, 1)[..., None]
+    return AttentionState(out, np.where(seen, peak + np.log(total), peak))

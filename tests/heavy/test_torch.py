@@ -24,3 +24,16 @@ def test_error_is_no_larger_than_torchs(causal, keys, d, sigma):
     ours = rg.attention(q, k, v, mask=mask)
     assert rms(ours - exact) <= 1.1 * rms(theirs.numpy() - exact)
     np.testing.assert_allclose(ours, theirs.numpy(), atol=2e-5)
+
+
+def test_what_torch_does_with_an_empty_row():
+    q, k = torch.ones(1, 1, 4), torch.ones(1, 3, 4)
+    hidden = torch.zeros(1, 1, 3, dtype=torch.bool)
+    assert (torch.nn.functional.scaled_dot_product_attention(q, k, k + 5, attn_mask=hidden) == 0).all()
+    layer = torch.nn.MultiheadAttention(4, 1, batch_first=True)
+    drop = torch.ones(1, 3, dtype=torch.bool)
+    assert layer(q, k, k, key_padding_mask=drop, need_weights=True)[0].isnan().all()
+    # A second sequence is whole, and the loss looks at that one alone: the weights still get NaN.
+    two, drop = k.expand(2, 3, 4), torch.tensor([[True] * 3, [False] * 3])
+    layer(two, two, two, key_padding_mask=drop, need_weights=True)[0][1].sum().backward()
+    assert layer.in_proj_weight.grad.isnan().any()

@@ -149,6 +149,11 @@ def attention(
     ShapeError, DTypeError, MaskError, AlignmentError, UnsupportedError
         All are `RegardError`, a ValueError; each message gives the fact, the values and the way out.
 
+    Notes
+    -----
+    Weights are normalised at the end: a sum of values whose partial sums pass the largest number of the score dtype
+    (10³⁸ in float32) is inf even where their mean is not. Scores that overflow it are inf, and make NaN.
+
     References
     ----------
     Vaswani et al. 2017, equation 1; tiles and online softmax after Dao et al. 2022, algorithm 1.

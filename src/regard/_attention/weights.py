@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,8 @@ class Weights:
         return f"weights {self.dtype} {self.shape} computed when indexed"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("weights are computed when asked for: an array of them is always new")
         return self[...] if dtype is None else self[...].astype(dtype)
 
     def __getitem__(self, index: Any) -> Array:
@@ -88,7 +91,7 @@ def _full_index(index: Any, rank: int) -> tuple[Any, ...]:
     """Write ``index`` out for all axes: integers and slices, no Ellipsis."""
     given = index if isinstance(index, tuple) else (index,)
     for i in given:
-        if not (i is Ellipsis or isinstance(i, slice)) and (isinstance(i, bool) or not hasattr(i, "__index__")):
+        if not isinstance(i, EllipsisType | slice | int | np.integer) or isinstance(i, bool):
             raise IndexError(f"weights are indexed by integers, slices and ..., not by {type(i).__name__} {i!r}")
     dots = sum(i is Ellipsis for i in given)
     if dots > 1 or len(given) - dots > rank:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from regard._arrays import is_masked_array
 from regard._errors import AlignmentError, MaskError, UnsupportedError
 from regard._types import Offsets
 from regard.masks import Dense, Full, KeyLengths, Mask
@@ -56,8 +57,10 @@ def as_mask(mask: Any) -> Mask:
         return Full()
     if isinstance(mask, Mask):
         return mask
+    if is_masked_array(mask):
+        raise MaskError("the mask is a NumPy masked array, whose own mask would be ignored: pass mask.filled(False)")
     if isinstance(mask, np.ndarray | list | tuple):
-        return Dense(np.asarray(mask))
+        return Dense(_bools(mask))
     hint = " (causal attention is mask=rg.Causal())" if isinstance(mask, bool | str) else ""
     if isinstance(mask, type) and issubclass(mask, Mask):
         hint = f" (a class: write {mask.__name__}(...), with parentheses)"
@@ -65,6 +68,13 @@ def as_mask(mask: Any) -> Mask:
         f"mask is {mask!r} of type {type(mask).__name__}{hint}; it must be a bool array, True = may attend, "
         "or a mask such as rg.Causal() & rg.KeyLengths(lengths)"
     )
+
+
+def _bools(mask: Any) -> Any:
+    try:
+        return np.asarray(mask)
+    except ValueError as error:
+        raise MaskError(f"the mask is not an array: {error}") from None
 
 
 def as_offset(q_offset: Any) -> int | str | Offsets | None:
@@ -108,9 +118,9 @@ def as_softcap(softcap: Any) -> float:
 def _finite(name: str, value: Any, hint: str) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if isinstance(value, bool | np.bool_ | str) or not abs(number) <= _FLOAT32_MAX:
+    if isinstance(value, bool | np.bool_ | str | bytes) or not abs(number) <= _FLOAT32_MAX:
         raise UnsupportedError(f"{name} is {value!r}; it must be one finite number within float32, {hint}")
     return number
 

@@ -14,7 +14,7 @@ from regard._types import Geometry, Offsets
 from regard.masks import Mask
 
 from .options import as_mask, as_offset, as_scale, as_softcap, refuse_unknown, resolve_offset
-from .shapes import Shape, broadcast_lead, check_heads, check_ranks, check_sinks, check_widths
+from .shapes import Shape, as_shape, broadcast_lead, check_heads, check_ranks, check_sinks, check_widths
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ def make_problem(
     asked = as_mask(mask)
     parse = _parse_cached if asked.cacheable else _parse
     return parse(
-        tuple(query.shape),
-        tuple(key.shape),
-        tuple(value.shape),
-        None if bias is None else tuple(bias.shape),
-        None if sinks is None else tuple(sinks.shape),
+        as_shape("query", query.shape),
+        as_shape("key", key.shape),
+        as_shape("value", value.shape),
+        None if bias is None else as_shape("bias", bias.shape),
+        None if sinks is None else as_shape("sinks", sinks.shape),
         dtype,
         asked,
         as_offset(q_offset),

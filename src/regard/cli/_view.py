@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+import sys
 import webbrowser
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from regard import _runtime, models, viz
 from regard._errors import RegardError
 
 from ._printable import printable
+from ._table import print_looks
 
 DEFAULT_TEXT = "The animal didn't cross the street because it was too tired."
+DEFAULT_TO = "animal"  # with the text above, and no word asked for
+STREAM = "-"
 
 
 @dataclass(frozen=True)
 class View:
     """What was asked on the command line."""
 
-    text: str
+    text: str | None
     model: Path | None
     word: str | None
     to: str | None
-    output: Path
+    output: str
     top: int
     check: bool
     open_page: bool
@@ -37,24 +39,31 @@ class View:
 
 @dataclass(frozen=True)
 class Question:
-    """The text, the word that looks, and the word looked at; None is no word, and every other token."""
+    """The text, the word that looks, and the word looked at; None is no word, and every other word."""
 
     encoded: models.Encoded
     word: models.Word | None
     to: models.Word | None
 
-    def targets(self) -> list[tuple[int, ...]]:
-        """Positions of each target: the word asked for, or each token neither special nor the word's own."""
+    def targets(self) -> dict[range, str]:
+        """Tokens and name of each target: the word asked for, or each word that is no part of the one that looks."""
         if self.to:
-            return [tuple(self.to.positions)]
-        own = self.word.positions if self.word else ()
-        return [(at,) for at, special in enumerate(self.encoded.special) if not special and at not in own]
+            return {self.to.positions: self.to.label}
+        own = self.word.positions if self.word else range(0)
+        others = (word for word in self.encoded.own_words() if word.start not in own)
+        return {word: self.encoded.label(word) for word in others}
 
 
 def show_view(asked: View) -> bool:
     """Print the table, write the page; False if a check was asked for and failed."""
-    console = Console(highlight=False, markup=False)
-    encoder = models.load(asked.model or models.default_model_folder())
+    to_stdout = asked.output == STREAM
+    if to_stdout and asked.open_page:
+        raise RegardError("--open opens a file, and -o - writes none: name one with -o FILE")
+    if not to_stdout:
+        viz.destination(asked.output)  # refuses now, not after the work
+    console = Console(highlight=False, markup=False, stderr=to_stdout)
+    folder = asked.model or models.default_model_folder()
+    encoder = models.load(folder)
     question = _understand(asked, encoder)
     with _patience(question, "running the encoder"):
         trace = encoder.forward(question.encoded.ids)
@@ -63,26 +72,27 @@ def show_view(asked: View) -> bool:
         f"{len(trace.hidden[0])} tokens, {weights.shape[0]} layers of {weights.shape[1]} heads; "
         f"attention by regard on {_runtime.chosen()[0]}"
     )
+    targets = question.targets()
+    word = tuple(question.word.positions) if question.word else ()
+    looks = viz.strongest(weights, word, list(targets), limit=asked.top) if word else []
+    _print_answer(console, looks, question, targets)
+    agrees = not asked.check or _check(console, trace, question)
 
-    first = (0, 0, 0)
-    if question.word is None:
-        console.print("the text has no words: there is nothing to list")
-    else:
-        looks = viz.strongest(weights, question.word.positions, question.targets(), limit=asked.top)
-        _print_looks(console, looks, question, question.word)
-        first = _opening(looks, question.word) if looks else first
-
-    agrees = True
-    if asked.check:
-        with _patience(question, "comparing with the reference"):
-            result = models.against_reference(trace)
-        _print_check(console, result)
-        agrees = result.agrees
-    page = viz.render_page(
-        question.encoded.tokens, weights, title="Where each head looks", text=asked.text, selected=first
+    source = [f"model {'/'.join(folder.resolve().parts[-2:])}", f"weights by regard {version('regard')}"]
+    if question.word and looks:
+        source.append(f"opened at the strongest look {_caption(question.word, question.to)}")
+    page = viz.AttentionPage(
+        question.encoded.tokens,
+        weights,
+        text=question.encoded.text,
+        source="; ".join(source),
+        opening=_opening(looks, question),
     )
-    viz.write_page(asked.output, page)
-    place = asked.output.resolve()
+    if to_stdout:
+        sys.stdout.write(page.html)
+        return agrees
+    page.write(asked.output)
+    place = Path(asked.output).resolve()
     console.print(Text(f"page: {printable(str(place))}"), soft_wrap=True)
     if asked.open_page and not webbrowser.open(place.as_uri()):
         console.print("no browser could be started: open the page by hand")
@@ -90,38 +100,59 @@ def show_view(asked: View) -> bool:
 
 
 def _understand(asked: View, encoder: models.BertEncoder) -> Question:
-    encoded = encoder.encode(asked.text)
+    text, to = asked.text, asked.to
+    if text is None:
+        text = DEFAULT_TEXT
+        to = DEFAULT_TO if asked.word is None and to is None else to
+    elif text == STREAM:
+        text = _read_stdin()
+    encoded = encoder.encode(text)
     word = _default_word(encoder, encoded) if asked.word is None else encoder.find(encoded, asked.word)
-    return Question(encoded, word, None if asked.to is None else encoder.find(encoded, asked.to))
+    return Question(encoded, word, None if to is None else encoder.find(encoded, to))
+
+
+def _read_stdin() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise RegardError(f"stdin is not UTF-8 (byte {error.start}); give the text as UTF-8") from None
 
 
 def _default_word(encoder: models.BertEncoder, encoded: models.Encoded) -> models.Word | None:
     """Find ``it`` if the text has it, else the text's last word, else nothing."""
-    for name in ("it", *reversed(encoded.written_words())):
-        try:
-            return encoder.find(encoded, name)
-        except RegardError:
-            continue
-    return None
+    try:
+        return encoder.find(encoded, "it")
+    except RegardError:
+        return encoder.last_word(encoded)
 
 
-def _print_looks(console: Console, looks: list[viz.Look], question: Question, word: models.Word) -> None:
-    for found in filter(None, (word, question.to)):
+def _opening(looks: list[viz.Look], question: Question) -> viz.Opening:
+    """Open the page at the first row of the table, whatever its length."""
+    word = question.word.positions if question.word else (0,)
+    return viz.Opening(looks[0].layer, looks[0].head, word, looks[0].positions) if looks else viz.Opening(word=word)
+
+
+def _print_answer(console: Console, looks: list[viz.Look], question: Question, targets: dict[range, str]) -> None:
+    if question.word is None:
+        console.print("the text has no words: there is nothing to list")
+        return
+    asked = [found for found in (question.word, question.to) if found]
+    for found in asked:
+        name = printable(found.name)
         if found.count > 1:
-            name = printable(found.name)
             console.print(f"the text has {name} {found.count} times; this is {name}#{found.occurrence}")
-    width = 24
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("layer", "head"):
-        table.add_column(heading, justify="right")
-    table.add_column(Text(f'"{printable(word.name)}" →'), max_width=32)
-    table.add_column("weight", justify="right")
-    table.add_column("", width=width)
-    for look in looks:
-        target = question.to.name if question.to else question.encoded.label(look.positions[0])
-        bar = ProgressBar(total=1.0, completed=look.weight, width=width)
-        table.add_row(str(look.layer), str(look.head), Text(printable(target)), f"{look.weight:.2f}", bar)
-    console.print(table)
+    if not looks:
+        console.print(f'"{printable(question.word.name)}" is the whole text: there is no other word to look to')
+        return
+    console.print(f"strongest looks {printable(_caption(question.word, question.to))}")
+    if any(len(tokens) > 1 for tokens in (question.word.positions, *(look.positions for look in looks))):
+        console.print("of words of several tokens, rows are averaged and columns summed")
+    names = {tuple(tokens): label for tokens, label in targets.items()}
+    print_looks(console, [(look, names[look.positions]) for look in looks])
+
+
+def _caption(word: models.Word, to: models.Word | None) -> str:
+    return f'from "{word.label}" to ' + (f'"{to.label}"' if to else "another word")
 
 
 def _patience(question: Question, doing: str) -> AbstractContextManager[object]:
@@ -130,15 +161,14 @@ def _patience(question: Question, doing: str) -> AbstractContextManager[object]:
     return Console(stderr=True).status(f"{doing}, {tokens} tokens") if tokens > 128 else nullcontext()
 
 
-def _opening(looks: list[viz.Look], word: models.Word) -> tuple[int, int, int]:
-    """Choose what the page shows first: the strongest look past the neighbours, which are easy to look at."""
-    near = range(word.positions[0] - 1, word.positions[-1] + 2)
-    look = next((look for look in looks if look.positions[0] not in near), looks[0])
-    return look.layer, look.head, word.positions[0]
-
-
-def _print_check(console: Console, result: models.Comparison) -> None:
+def _check(console: Console, trace: models.Trace, question: Question) -> bool:
+    with _patience(question, "comparing with the reference"):
+        result = models.against_reference(trace)
     verdict = "agree with" if result.agrees else "DIFFER FROM"
     console.print(f"check: {result.heads} heads {verdict} the float64 reference; largest difference")
     console.print(f"  of outputs {result.out:.1e}, at most {result.out_share:.2f} of its error bound")
     console.print(f"  of weights {result.weights:.1e}, at most {result.weights_share:.2f} of its error bound")
+    if result.tiny_share:
+        verdict = "are" if result.tiny_share <= 1 else "ARE NOT"
+        console.print(f"  weights below 1e-30, which may be flushed to 0, {verdict} within theirs")
+    return result.agrees

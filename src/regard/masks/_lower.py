@@ -68,6 +68,10 @@ def _band(mask: Mask, geometry: Geometry, rows: slice) -> Band:
     if isinstance(mask, Dense):
         table = mask.table(geometry)
         return Band(rows, "bytes", table if table.shape[-2] == 1 else table[..., rows, :])
+    one = mask.spans(geometry, slice(rows.start, rows.start + 1))
+    if one is None:
+        return _bits(mask, geometry, rows)
+    rows = _shortened(rows, one.data.nbytes)
     spans = mask.spans(geometry, rows)
     if spans is None or spans.width > MAX_SPANS:
         return _bits(mask, geometry, rows)
@@ -78,13 +82,18 @@ def _band(mask: Mask, geometry: Geometry, rows: slice) -> Band:
     return Band(rows, "spans", np.ascontiguousarray(data))
 
 
+def _shortened(rows: slice, row_bytes: int) -> slice:
+    """Cut a band so that it stays small, all leading axes together."""
+    most = max(MIN_BAND_ROWS, MAX_BAND_BYTES // max(1, row_bytes))
+    return slice(rows.start, min(rows.stop, rows.start + most))
+
+
 def _bits(mask: Mask, geometry: Geometry, rows: slice) -> Band:
     """Evaluate the mask block by block, and pack; the band is shortened to stay small."""
     # One pair tells along which leading axes the mask differs.
     planes = mask.keep(geometry, np.array([rows.start]), np.array([0])).shape[:-2]
     count, row_bytes = math.prod(planes), -(-geometry.keys // 8)
-    most = max(MIN_BAND_ROWS, MAX_BAND_BYTES // max(1, count * row_bytes))
-    rows = slice(rows.start, min(rows.stop, rows.start + most))
+    rows = _shortened(rows, count * row_bytes)
     packed = np.empty((*planes, rows.stop - rows.start, row_bytes), np.uint8)
     for block, keys in chunks(rows, geometry.keys, count):
         kept = mask.keep(geometry, indices(block), indices(keys))

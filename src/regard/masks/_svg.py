@@ -129,7 +129,7 @@ def _axes(picture: Picture, x: Array, y: Array) -> list[str]:
 def _ticks(size: int, length: float, room: float) -> range:
     """Multiples of a power of two, as many as there is room for, up to 8."""
     count = min(8, max(1, int(length / room)))
-    return range(0, size, 1 << ((size - 1) // count).bit_length()) if size else range(0)
+    return range(0, size, 1 << ((size - 1) // count).bit_length())
 
 
 def _legend(picture: Picture, y: float) -> list[str]:

@@ -21,6 +21,12 @@ from ._spans import MAX_SPANS, RowSpans
 _FLOAT_KINDS = "fV"
 
 
+def _run(index: IntArray) -> IntArray | slice:
+    """Write consecutive indices as a slice, which copies nothing whatever the order of the array in memory."""
+    first, last = (int(index[0]), int(index[-1])) if len(index) else (0, -1)
+    return slice(first, last + 1) if np.array_equal(index, np.arange(first, last + 1)) else index
+
+
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Dense(Mask):
     """Any set of pairs, as the bool array that says so: True = may attend.
@@ -68,8 +74,8 @@ class Dense(Mask):
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         table = self.table(geometry)
         if table.shape[-2] != 1:
-            table = table.take(rows, axis=-2)
-        return table if table.shape[-1] == 1 else table.take(keys, axis=-1)
+            table = table[..., _run(rows), :]
+        return table if table.shape[-1] == 1 else table[..., _run(keys)]
 
     def spans(self, geometry: Geometry, rows: slice) -> None:
         return None
@@ -138,14 +144,14 @@ class Blocks(ArrayLeaf):
     def _runs(self) -> IntArray | None:
         """Edges of the runs of True in each row of the table, ``(..., rows, 2 * runs)``; None if a row has many.
 
-        Slots that are not used hold the width of the table.
+        Slots that are not used hold an empty range at 0.
         """
         turns = np.diff(self.array, axis=-1, prepend=False, append=False)
         count = np.count_nonzero(turns, axis=-1)
         most = int(count.max(initial=0))
         if most > 2 * MAX_SPANS:
             return None
-        runs = np.full((*count.shape, most), self.array.shape[-1], np.int64)
+        runs = np.zeros((*count.shape, most), np.int64)
         runs[np.arange(most) < count[..., None]] = np.nonzero(turns)[-1]
         return runs
 

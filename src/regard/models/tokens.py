@@ -54,12 +54,12 @@ class Encoded:
         return self.words[position] is None or self.words[position] != self.words[position - 1]
 
     def own_words(self) -> list[range]:
-        """Tokens of each word that the tokenizer tells apart, in order; special tokens are none, ``didn't`` is three."""
+        """Tokens of each word as the tokenizer sees it, in order: ``didn't`` is three, special tokens are none."""
         starts = [at for at, word in enumerate(self.words) if word is not None and self.edge(at)]
         return [range(at, next(end for end in range(at + 1, len(self.words) + 1) if self.edge(end))) for at in starts]
 
     def label(self, word: range) -> str:
-        """Spell one of `own_words`, numbered like ``the#2`` if the text has it several times; `Tokenizer.find` reads it."""
+        """Spell one of `own_words` as `Tokenizer.find` reads it: ``the#2`` if the text has it several times."""
         pieces = self.pieces[word.start : word.stop]
         same = [other for other in self.own_words() if self.pieces[other.start : other.stop] == pieces]
         name = "".join(piece.removeprefix("##") for piece in pieces)

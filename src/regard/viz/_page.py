@@ -64,7 +64,7 @@ class AttentionPage:
     Notes
     -----
     The page holds the square root of each weight, rounded to a multiple of 1/65535: a shown weight w is off by at
-    most √w/65535 + 6e-11. Its weights take at most 7.6 MB. Where all would take more (from 200 tokens for 72 heads),
+    most √w/65535 + 6e-11. Its weights take at most 7.6 MB. Where all would take more (from 199 tokens for 72 heads),
     it keeps the largest of each row and the mean of the rest, and says so.
 
     Examples
@@ -118,7 +118,9 @@ class AttentionPage:
     def _repr_html_(self) -> str:
         """Give notebooks a frame of its own, in which the page can reach nothing of theirs."""
         page = html.escape(self.html)
-        return f'<iframe sandbox="allow-scripts" style="width: 100%; height: 900px; border: 0" srcdoc="{page}"></iframe>'
+        return (
+            f'<iframe sandbox="allow-scripts" style="width: 100%; height: 900px; border: 0" srcdoc="{page}"></iframe>'
+        )
 
 
 def _check(weights: npt.NDArray[Any], size: int, opening: Opening) -> None:
@@ -145,7 +147,7 @@ def _kept(shape: tuple[int, ...]) -> int:
     kept = (_BUDGET // rows - 2) // 4
     if kept < 1 or size > _TOP:
         raise ShapeError(f"weights of shape {shape} are too many for a page; give fewer layers, heads or tokens")
-    return min(kept, size - 1)
+    return kept
 
 
 def _all(weights: npt.NDArray[Any]) -> dict[str, str]:
@@ -163,7 +165,8 @@ def _largest(weights: npt.NDArray[Any], kept: int) -> dict[str, str]:
 
 def _roots(weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Plain weights in two bytes would round a small one to few digits."""
-    return np.rint(np.sqrt(weights, dtype=np.float32) * _TOP).clip(0, _TOP)
+    roots: npt.NDArray[Any] = np.rint(np.sqrt(weights, dtype=np.float32) * _TOP).clip(0, _TOP)
+    return roots
 
 
 def _base64(numbers: npt.NDArray[Any]) -> str:
