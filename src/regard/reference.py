@@ -219,7 +219,7 @@ def _weighted_sum(P: Array, V: Array, keep: BoolArray) -> Array:
     keep = np.broadcast_to(keep, P.shape)
     finite = np.isfinite(V)
     total: Array = P @ np.where(finite, V, 0)
-    spoilt = ~finite.reshape(-1, *V.shape[-2:]).all(axis=(0, 2))
+    spoilt = ~finite.all(axis=(*range(V.ndim - 2), V.ndim - 1))
     for j in np.flatnonzero(spoilt):  # 0 · NaN is NaN: one by one
         v = np.where(finite[..., j, :], 0, V[..., j, :])[..., None, :]
         total = total + np.where(keep[..., j, None], P[..., j, None] * v, 0)

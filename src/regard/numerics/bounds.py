@@ -99,7 +99,7 @@ def forward_bounds(
     s, peak, moved = _scores(q, k, P, scale, bias, softcap, unit)
     moved = P * (moved + c_d * unit * a)  # P |δs|
     with np.errstate(divide="ignore", invalid="ignore"):
-        lse = peak[..., 0] + np.log(np.where(P > 0, np.exp(s - peak), 0).sum(axis=-1))
+        lse = peak[..., 0] + np.log(np.exp(np.where(P > 0, s - peak, -np.inf)).sum(axis=-1))
     lse_bound = moved.sum(axis=-1) + c_n * unit + unit * np.abs(np.where(np.isfinite(lse), lse, 0))
     relative = (lse_bound + 2 * unit)[..., None]  # of the sink's factor
     bound = share * (_spread(moved, P, v) + c_n * unit * (P @ np.abs(v)) + np.abs(P @ v) * relative * (1 - share))
