@@ -37,6 +37,15 @@ inline PanelCover cover_panel(const Panel& panel, int64_t first, int count) {
   return all;
 }
 
+inline float choose(unsigned char first, float a, float b) {
+  const uint32_t mask = 0u - first;
+  return bit_cast<float>((bit_cast<uint32_t>(a) & mask) | (bit_cast<uint32_t>(b) & ~mask));
+}
+inline double choose(unsigned char first, double a, double b) {
+  const uint64_t mask = uint64_t(0) - first;
+  return bit_cast<double>((bit_cast<uint64_t>(a) & mask) | (bit_cast<uint64_t>(b) & ~mask));
+}
+
 // Writes `with` over the pairs that the mask drops: a select, so that what stood there (a NaN too) is never
 // computed with.
 template <class N>
@@ -47,10 +56,10 @@ inline void drop(const Panel& panel, int64_t first, int begin, int end, typename
   for (int r = 0; r < panel.count; ++r) {
     if (!has_spans(mask)) {
       flags(mask, panel.head(r), panel.query(r), first, begin, end, kept);
-      // A choice between two values, not a branch: flags of no pattern are not to be guessed.
+      // Bits are chosen, not branched upon: flags of no pattern are not to be guessed.
       for (int j = begin; j < end; ++j) {
         typename N::T* const at = tile + ptrdiff_t(j) * Scratch<N>::kPanel + r;
-        *at = *(kept[j - begin] ? at : &with);
+        *at = choose(kept[j - begin], *at, with);
       }
       continue;
     }

@@ -20,6 +20,7 @@ void test_whole();
 
 int main() {
   using namespace regard;
+  setvbuf(stdout, nullptr, _IONBF, 0);  // where a run hangs or dies, its last line tells
   for (const Target& t : targets()) printf("%s: %s\n", t.table->name, t.usable ? "tested" : t.why);
   scalar::test_pieces();
 #ifdef REGARD_X86

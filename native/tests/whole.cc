@@ -334,6 +334,7 @@ void test_engine(const Engine& engine, const char* target, const char* dtype) {
     if (c.keys > 1) test_same_bits<R>(engine, c, name);
     test_weights<R>(engine, c, name);
   }
+  printf("%s %s: done\n", target, dtype);
 }
 
 }  // namespace

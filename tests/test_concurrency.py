@@ -1,0 +1,453 @@
+"""Many threads, processes, signals and exits: what each promises beyond `test_runtime` and `test_bits`."""
+
+import asyncio
+import contextvars
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import regard as rg
+from conftest import USABLE
+from judges import assert_same_bits
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+HEAD = """
+import atexit, os, random, signal, sys, threading, time
+import numpy as np
+import regard as rg
+x = np.random.default_rng(0).standard_normal((4, 300, 32), dtype=np.float32)
+"""
+
+
+def run(code, folder=None, **environment):
+    """Standard output's words of a new process that ends well and says nothing on standard error."""
+    command = [sys.executable, "-c", HEAD + code]
+    if folder is not None:
+        (folder / "script.py").write_text(HEAD + code)
+        command = [sys.executable, str(folder / "script.py")]
+    environment = {**os.environ, "REGARD_NUM_THREADS": "2", **environment}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert (done.returncode, done.stderr) == (0, ""), f"exit code {done.returncode}\n{done.stderr[-2000:]}"
+    return done.stdout.split()
+
+
+# -- threads ------------------------------------------------------------------------------------------------------
+
+MASKS = [None, rg.Causal(), rg.Window(30, 5), rg.KeyLengths(170), rg.Causal() & rg.Dilated(2), rg.Chunked(50)]
+DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
+
+
+def problem(n):
+    """A problem of its own for each number: sizes, dtype, mask, options, target, threads."""
+    rng = np.random.default_rng(n)
+    heads, rows, d = 1 + n % 3, 40 + 37 * n % 160, 3 + 13 * n % 70
+    arrays = [rng.standard_normal((2, h, s, d)) for h, s in ((2 * heads, rows), (heads, 211), (heads, 211))]
+    options = {"mask": MASKS[n % len(MASKS)], "q_offset": n}
+    if n % 2:
+        options.update(softcap=4.0, sinks=np.ones(2 * heads, np.float32))
+    if n % 3 == 0:
+        options["bias"] = rng.standard_normal((rows, 211))
+    settings = {"target": USABLE[n % len(USABLE)], "num_threads": 1 + n % 4}
+    return [x.astype(DTYPES[n % 4]) for x in arrays], options, settings
+
+
+def solve(n):
+    arrays, options, settings = problem(n)
+    with rg.config(**settings):
+        result = rg.attention_forward(*arrays, **options)
+        return result.out, result.lse, result.weights[...]
+
+
+def test_eight_threads_with_problems_of_their_own():
+    """Whatever runs beside it, a call gives what it gives alone."""
+    numbers = range(24)
+    alone = [solve(n) for n in numbers]
+    gate = threading.Barrier(8)
+
+    def work(worker):
+        gate.wait()
+        return [(n, solve(n)) for _ in range(3) for n in numbers[worker::8]]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = [pair for pairs in pool.map(work, range(8)) for pair in pairs]
+    assert len(found) == 72
+    for n, results in found:
+        for got, want in zip(results, alone[n], strict=True):
+            assert_same_bits(got, want)
+    assert not np.array_equal(alone[0][0], alone[12][0])  # they are told apart
+
+
+FIRST = """
+gate, results = threading.Barrier(8), [None] * 8
+def work(n):
+    gate.wait()
+    results[n] = rg.attention_forward(x, x, x, mask=rg.Causal() & rg.Window(left=n // 2 + 50)).out
+threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+want = [rg.attention(x, x, x, mask=rg.Causal() & rg.Window(left=n // 2 + 50)) for n in range(8)]
+print(all((a == b).all() for a, b in zip(results, want)), (results[0] == results[7]).all())
+"""
+
+
+def test_the_first_calls_of_a_process_at_once():
+    """Pool, tables and caches are made once, whoever comes first."""
+    for _ in range(3):
+        assert run(FIRST) == ["True", "False"]
+
+
+def test_other_threads_run_meanwhile():
+    """The GIL is released: a call of half a second lets Python go on."""
+    q, k = np.ones((1, 64, 64), np.float32), np.broadcast_to(np.float32(1), (1, 1_000_000, 64))
+    steps, done = 0, threading.Event()
+
+    def call():
+        with rg.config(num_threads=1):
+            rg.attention(q, k, k)
+        done.set()
+
+    thread = threading.Thread(target=call)
+    started = time.perf_counter()
+    thread.start()
+    while not done.is_set() and time.perf_counter() - started < 60:
+        time.sleep(0.001)
+        steps += 1
+    spent = time.perf_counter() - started
+    thread.join()
+    assert spent > 0.05, "too short to tell"
+    assert steps > 20 * spent
+
+
+def test_a_mask_that_raises_spoils_no_other_call():
+    x = np.random.default_rng(0).standard_normal((2, 70, 8), dtype=np.float32)
+    want = rg.attention(x, x, x, mask=rg.Causal())
+
+    def explode(b, h, p, j):
+        raise ZeroDivisionError("by the user's function")
+
+    def work(n):
+        if n % 2:
+            with pytest.raises(Exception, match="by the user's function"):
+                rg.attention(x, x, x, mask=rg.from_function(explode))
+        return rg.attention(x, x, x, mask=rg.Causal())
+
+    with ThreadPoolExecutor(8) as pool:
+        for got in pool.map(work, range(32)):
+            assert_same_bits(got, want)
+
+
+def test_a_mask_that_calls_attention():
+    """A call inside a call, in many threads."""
+    x = np.random.default_rng(0).standard_normal((2, 70, 8), dtype=np.float32)
+
+    def keep(b, h, p, j):
+        return (j <= p) & np.isfinite(rg.attention(x, x, x)).all()
+
+    want = rg.attention(x, x, x, mask=rg.Causal())
+    with ThreadPoolExecutor(4) as pool:
+        for got in pool.map(lambda _: rg.attention(x, x, x, mask=rg.from_function(keep)), range(12)):
+            assert_same_bits(got, want)
+
+
+def test_config_follows_the_context():
+    """Tasks and copied contexts see the setting of where they were made; threads do not."""
+
+    def target():
+        x = np.ones((1, 2), np.float32)
+        return rg.plan(x, x, x).target, rg.plan(x, x, x).threads
+
+    async def both():
+        with rg.config(target="scalar", num_threads=3):
+            inside = asyncio.create_task(asyncio.to_thread(target))
+        outside = asyncio.create_task(asyncio.to_thread(target))
+        return await inside, await outside
+
+    inside, outside = asyncio.run(both())
+    assert inside == ("scalar", 3)
+    assert outside == target()
+    with rg.config(target="scalar", num_threads=3):
+        context = contextvars.copy_context()
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(target).result() == target_outside(target)
+            assert pool.submit(context.run, target).result() == ("scalar", 3)
+    assert target() == outside
+
+
+def target_outside(target):
+    """What ``target`` says in a context without settings."""
+    return contextvars.Context().run(target)
+
+
+THREADS = """
+def count():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("Threads"))
+before = count()
+for _ in range(30):
+    with rg.config(num_threads=3): rg.attention(x, x, x)
+print(count() - before)
+threads = [threading.Thread(target=lambda: [rg.attention(x, x, x) for _ in range(20)]) for _ in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(count() - before)
+with rg.config(num_threads=1): rg.attention(x, x, x)
+with rg.config(num_threads=6): rg.attention(x, x, x)
+print(count() - before)
+"""
+
+
+@linux
+def test_a_pool_is_made_once():
+    """Two helpers for three threads; callers that find the pool taken bring none of their own."""
+    assert run(THREADS) == ["2", "2", "5"]
+
+
+LEAK = """
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+y = np.ones((1, 64, 2000), np.float32)
+def call():
+    thread = threading.Thread(target=lambda: rg.attention(y, y, y))
+    thread.start()
+    thread.join()
+for _ in range(20): call()
+before = resident()
+for _ in range(200): call()
+print(rg.plan(y, y, y).scratch_bytes > 500_000, resident() - before < 20e6)
+"""
+
+
+@linux
+def test_threads_that_end_leave_nothing():
+    """The working memory of a thread goes with it: 200 of them would leave 200 times that."""
+    assert run(LEAK) == ["True", "True"]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
+def test_threads_by_default_are_the_processors_allowed():
+    code = "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(rg.plan(x, x, x).threads)"
+    assert run(code, REGARD_NUM_THREADS="") == ["1"]
+    assert run("print(rg.plan(x, x, x).threads)", REGARD_NUM_THREADS="")[0] == str(len(os.sched_getaffinity(0)))
+
+
+# -- other libraries ----------------------------------------------------------------------------------------------
+
+NEIGHBOURS = """
+from threadpoolctl import threadpool_info
+big = np.random.default_rng(1).standard_normal((400, 400))
+want = big @ big
+pools = lambda: [(p["internal_api"], p["num_threads"]) for p in threadpool_info()]
+before, mode = pools(), np.float32(1e-38) / np.float32(64) > 0
+with rg.config(num_threads=5): rg.attention(x, x, x)
+with rg.config(num_threads=1): rg.attention(x, x, x)
+print(len(before) > 0, pools() == before, (big @ big == want).all(), (np.float32(1e-38) / np.float32(64) > 0) == mode)
+"""
+
+
+def test_numpy_is_undisturbed():
+    """The threads of NumPy's BLAS, the bits that it gives, and the floating-point mode."""
+    assert run(NEIGHBOURS) == ["True"] * 4
+
+
+# -- processes ----------------------------------------------------------------------------------------------------
+
+PROCESSES = """
+import multiprocessing
+def work(n):
+    return float(rg.attention(x * np.float32(n), x, x, mask=rg.Causal()).astype(float).sum())
+if __name__ == "__main__":
+    want = [work(n) for n in range(6)]
+    with multiprocessing.get_context("{method}").Pool(2) as pool:
+        print(pool.map_async(work, range(6)).get(40) == want)
+    print([work(n) for n in range(6)] == want, len(set(want)) == 6)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", pytest.param("fork", marks=needs_fork)])
+def test_worker_processes(tmp_path, method):
+    """pytorch#17199, faiss#5206: after a threaded call in the parent, a forked child waited for ever."""
+    assert run(PROCESSES.format(method=method), tmp_path, PYTHONWARNINGS="ignore") == ["True", "True", "True"]
+
+
+FORK_MEANWHILE = """
+import warnings
+warnings.simplefilter("ignore")
+q, k = np.ones((1, 4096, 64), np.float32), np.ones((1, 20_000, 64), np.float32)
+want, stop, calls = rg.attention(x, x, x), threading.Event(), []
+def busy():
+    while not stop.is_set():
+        calls.append(bool((rg.attention(q, k, k) == 1).all()))
+threads = [threading.Thread(target=busy) for _ in range(2)]
+for t in threads: t.start()
+time.sleep(0.1)
+codes = []
+for n in range(12):
+    time.sleep(0.02)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)
+        same = all((rg.attention(x, x, x) == want).all() for _ in range(3))
+        os._exit(0 if same else 3)
+    codes.append(os.waitpid(pid, 0)[1])
+alive = all(t.is_alive() for t in threads)
+stop.set()
+for t in threads: t.join()
+print(alive, set(codes), all(calls), (rg.attention(x, x, x) == want).all())
+"""
+
+
+@needs_fork
+def test_fork_while_other_threads_compute():
+    """The child has neither the pool's threads nor the locks that they held."""
+    assert run(FORK_MEANWHILE) == ["True", "{0}", "True", "True"]
+
+
+GRANDCHILD = """
+import warnings
+warnings.simplefilter("ignore")
+want = rg.attention(x, x, x)
+def descend(depth):
+    if not (rg.attention(x, x, x) == want).all(): return 3
+    if depth == 0: return 0
+    pid = os.fork()
+    if pid == 0: os._exit(descend(depth - 1))
+    return os.WEXITSTATUS(os.waitpid(pid, 0)[1])
+print(descend(3))
+"""
+
+
+@needs_fork
+def test_forks_of_forks():
+    assert run(GRANDCHILD) == ["0"]
+
+
+# -- Ctrl-C -------------------------------------------------------------------------------------------------------
+
+INTERRUPT = """
+def after(seconds):
+    threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    return time.monotonic() + seconds
+big = np.ones((1, 16, 16384, 64), np.float32)
+def interrupted(call):
+    sent = after(0.3)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return time.monotonic() - sent < 1
+    return "finished"
+"""
+
+CALLS = {
+    "attention": "rg.attention(big, big, big)",
+    "out": "rg.attention(big, big, big, out=np.empty_like(big))",
+    "forward": "rg.attention_forward(big, big, big, aux=rg.Aux(state=True))",
+    "bits": "rg.attention(big[:, :1], big[:, :1], big[:, :1], mask=rg.Dilated(2) & rg.Causal())",
+    "function": "rg.attention(big[:, :1], big[:, :1], big[:, :1], mask=rg.from_function(lambda b, h, p, j: j <= p))",
+    "many small": "[rg.attention(x, x, x) for _ in range(100_000)]",
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_ctrl_c_raises_within_a_second(call):
+    code = (
+        INTERRUPT + f"print(interrupted(lambda: {CALLS[call]}), float(rg.attention(x, x, x[:, :, :1] * 0 + 1).mean()))"
+    )
+    assert run(code) == ["True", "1.0"]
+
+
+WEIGHTS = """
+r = rg.attention_forward(big[:, :, :64], big, big)
+from regard._attention.weights import Weights
+wide = rg.attention_forward(big[:, :2, :8192], big[:, :2], big[:, :2], mask=rg.Window(0, 0), q_offset=0)
+print(interrupted(lambda: [wide.weights[..., :8192] for _ in range(50)]))
+"""
+
+
+def test_ctrl_c_while_weights_are_computed():
+    assert run(INTERRUPT + WEIGHTS) == ["True"]
+
+
+OTHERS = """
+results = []
+def busy():
+    results.append(bool((rg.attention(big[:, :1, :8192], big[:, :1], big[:, :1]) == 1).all()))
+threads = [threading.Thread(target=busy) for _ in range(3)]
+for t in threads: t.start()
+print(interrupted(lambda: rg.attention(big, big, big)))
+for t in threads: t.join()
+print(results)
+"""
+
+
+def test_ctrl_c_stops_the_main_thread_and_no_other():
+    assert run(INTERRUPT + OTHERS) == ["True", "[True,", "True,", "True]"]
+
+
+AGAIN = """
+want, hits = rg.attention(x, x, x), 0
+random.seed(0)
+for n in range(25):
+    timer = threading.Timer(random.random() * 0.06, lambda: os.kill(os.getpid(), signal.SIGINT))
+    try:
+        timer.start()
+        for _ in range(100_000):
+            rg.attention(x, x, x, mask=rg.Causal() & rg.Window(left=n))
+    except KeyboardInterrupt:
+        hits += 1
+    timer.join()
+print(hits, (rg.attention(x, x, x) == want).all())
+"""
+
+
+def test_ctrl_c_again_and_again():
+    assert run(AGAIN) == ["25", "True"]
+
+
+# -- exit ---------------------------------------------------------------------------------------------------------
+
+ATEXIT = """
+sys.stdout.flush()
+want = rg.attention(x, x, x)
+"""
+BEFORE = """
+import atexit
+atexit.register(lambda: print((rg.attention(x, x, x) == want).all(), flush=True))
+"""
+
+
+@pytest.mark.parametrize("registered", ["before the import", "after the import"])
+def test_exit_handlers_may_call_attention(registered):
+    code = BEFORE + HEAD + ATEXIT if registered == "before the import" else ATEXIT + BEFORE
+    done = subprocess.run(
+        [sys.executable, "-c", code if registered == "before the import" else HEAD + code],
+        capture_output=True, text=True, timeout=60, env={**os.environ, "REGARD_NUM_THREADS": "2"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+DAEMONS = """
+def busy():
+    while True: rg.attention(x, x, x, mask=rg.Causal())
+for _ in range(4): threading.Thread(target=busy, daemon=True).start()
+time.sleep(0.2)
+print("leaving", flush=True)
+{leave}
+"""
+
+
+@pytest.mark.parametrize("leave", ["", "sys.exit(0)", "del x", "os._exit(0)"])
+def test_exit_while_daemon_threads_call_again_and_again(leave):
+    if leave == "del x":  # the threads end with an error of theirs, while others compute
+        leave = "threading.excepthook = lambda _: None\ndel x\ntime.sleep(0.1)"
+    for _ in range(3):
+        assert run(DAEMONS.format(leave=leave)) == ["leaving"]
