@@ -16,6 +16,10 @@
 #include <tuple>
 #include <vector>
 
+#ifndef _WIN32
+#include <pthread.h>
+#endif
+
 #include "attend.h"
 #include "cpu.h"
 #include "pool.h"
@@ -132,15 +136,51 @@ Problem make_problem(const View& query, const View& key, const View& value, cons
   return p;
 }
 
-// Set when the interpreter begins to end. From then on a thread that asks for the GIL is unwound by force, through
-// frames that do not expect it: a daemon thread whose call ends late sleeps until the process is gone, as Python 3.14
-// makes it do.
+// The end of the interpreter. A thread that then asks for the GIL is unwound by force, through frames that do not
+// expect it (Python 3.14 lets it sleep instead). So, once the exit handlers run, a call of another thread than the
+// main one stops its work and sleeps until the process is gone; and the exit waits for those that are on their way
+// back to Python.
 std::atomic<bool> g_closing{false};
-std::atomic<int> g_running{0};
+std::atomic<int> g_calls{0}, g_asleep{0};
+thread_local int t_calls = 0;  // of this thread: a signal handler's call is inside another
+
+void sleep_until_exit() {
+  ++g_asleep;
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
 
 void close_down() {
   g_closing = true;
-  if (g_running > 0) nb::set_leak_warnings(false);  // what such a thread holds is not a fault of reference counting
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  {
+    nb::gil_scoped_release released;
+    while (g_calls > g_asleep && std::chrono::steady_clock::now() < patience) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  if (g_asleep > 0) nb::set_leak_warnings(false);  // what they hold is not a fault of reference counting
+}
+
+void prepare_calls_for_fork() {
+#ifndef _WIN32
+  pthread_atfork(nullptr, nullptr, [] {
+    g_calls = t_calls;
+    g_asleep = 0;
+  });
+#endif
+}
+
+class Call {
+ public:
+  Call() { ++g_calls, ++t_calls; }
+  ~Call() { --g_calls, --t_calls; }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+};
+
+bool on_main_thread() {
+  const nb::object main = nb::module_::import_("threading").attr("main_thread")();
+  return nb::cast<unsigned long>(main.attr("ident")) == PyThread_get_thread_ident();
 }
 
 // Ctrl-C sets a flag that only the main thread may act upon, with the GIL.
@@ -149,22 +189,20 @@ bool no_signal() {
   return PyErr_CheckSignals() == 0;
 }
 
-bool on_main_thread() {
-  const nb::object main = nb::module_::import_("threading").attr("main_thread")();
-  return nb::cast<unsigned long>(main.attr("ident")) == PyThread_get_thread_ident();
-}
+bool not_closing() { return !g_closing; }
 
-template <class Run>
-void run(Run work) {
+// Runs work(poll) without the GIL.
+template <class Work>
+void run(Work work) {
   const bool main = on_main_thread();
-  const Poll poll = main ? Poll(no_signal) : Poll();
+  const Poll poll = main ? no_signal : not_closing;
   Outcome outcome;
+  const Call call;
   {
     nb::gil_scoped_release released;
-    ++g_running;
+    if (g_closing && !main) sleep_until_exit();
     outcome = work(poll);
-    while (g_closing && !main) std::this_thread::sleep_for(std::chrono::hours(1));
-    --g_running;
+    if (g_closing && !main) sleep_until_exit();
   }
   if (outcome == Outcome::kNoMemory) throw std::bad_alloc();
   if (outcome == Outcome::kInterrupted) throw nb::python_error();
@@ -202,6 +240,7 @@ void weigh_arrays(const std::string& target, int dtype, int threads, const View&
 NB_MODULE(_native, m) {
   using namespace regard;
   prepare_for_fork();
+  prepare_calls_for_fork();
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&close_down));
   nb::class_<View>(m, "View").def(nb::init<nb::handle, nb::handle, ptrdiff_t, ptrdiff_t, bool>(), "array"_a, "heads"_a,
                                   "row"_a, "col"_a, "writable"_a = false);
@@ -223,10 +262,10 @@ NB_MODULE(_native, m) {
         const Engine& engine = engine_of(target, dtype);
         const Problem p = make_problem(key, key, value, sizes, band);
         TileCount n;
-        {
-          nb::gil_scoped_release released;
+        run([&](const Poll&) {
           n = count_tiles(engine, p);
-        }
+          return Outcome::kDone;
+        });
         return std::make_tuple(n.visited, n.partial, n.skipped);
       },
       "target"_a, "dtype"_a, "key"_a, "value"_a, "sizes"_a, "band"_a);
