@@ -2,6 +2,7 @@
 #include "pool.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
@@ -13,6 +14,8 @@
 
 namespace regard {
 namespace {
+
+constexpr auto kPatience = std::chrono::milliseconds(20);
 
 class Pool {
  public:
@@ -39,7 +42,8 @@ class Pool {
     Pool& pool;
     ~Finish() {
       std::unique_lock<std::mutex> lock(pool.state_);
-      pool.idle_.wait(lock, [&] { return pool.running_ == 0; });
+      // Asked and woken again now and then: glibc before 2.41 can lose the signal of a condition (its bug 25847).
+      while (!pool.idle_.wait_for(lock, kPatience, [&] { return pool.running_ == 0; })) pool.wake_.notify_all();
       pool.job_ = nullptr;
     }
   };
