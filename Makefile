@@ -99,3 +99,16 @@ build/docs/.complete: $(STAMPS)/install $(STAMPS)/docs $(DOCS)
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests benchmarks tools -name __pycache__ -prune -exec rm -rf {} +
+
+.PHONY: soak coverage
+MINUTES ?= 10
+
+# Random problems on every target of this machine; what came of them is kept in tests/data/soak.
+soak: $(STAMPS)/install
+	$(BIN)/python tools/soak.py --minutes $(MINUTES)
+
+# Branches of src that the tests take; those of tests/heavy apart.
+coverage: $(STAMPS)/install $(STAMPS)/model
+	@mkdir -p build
+	COVERAGE_FILE=build/.coverage $(BIN)/python -m pytest --cov=src/regard --cov-branch --cov-fail-under=95 \
+	  --cov-report=term-missing:skip-covered

@@ -16,6 +16,7 @@ import pytest
 import regard as rg
 from conftest import USABLE
 from judges import assert_same_bits
+from regard import _runtime
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -30,9 +31,10 @@ x = np.random.default_rng(0).standard_normal((4, 300, 32), dtype=np.float32)
 
 def run(code, folder=None, **environment):
     """Standard output's words of a new process that ends well and says nothing on standard error."""
-    command = [sys.executable, "-c", HEAD + code]
+    code = code if HEAD in code else HEAD + code
+    command = [sys.executable, "-c", code]
     if folder is not None:
-        (folder / "script.py").write_text(HEAD + code)
+        (folder / "script.py").write_text(code)
         command = [sys.executable, str(folder / "script.py")]
     environment = {**os.environ, "REGARD_NUM_THREADS": "2", **environment}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
@@ -372,8 +374,6 @@ def test_ctrl_c_raises_within_a_second(call):
 
 
 WEIGHTS = """
-r = rg.attention_forward(big[:, :, :64], big, big)
-from regard._attention.weights import Weights
 wide = rg.attention_forward(big[:, :2, :8192], big[:, :2], big[:, :2], mask=rg.Window(0, 0), q_offset=0)
 print(interrupted(lambda: [wide.weights[..., :8192] for _ in range(50)]))
 """
@@ -421,24 +421,16 @@ def test_ctrl_c_again_and_again():
 
 # -- exit ---------------------------------------------------------------------------------------------------------
 
-ATEXIT = """
-sys.stdout.flush()
-want = rg.attention(x, x, x)
-"""
-BEFORE = """
+HANDLER = """
 import atexit
 atexit.register(lambda: print((rg.attention(x, x, x) == want).all(), flush=True))
 """
 
 
-@pytest.mark.parametrize("registered", ["before the import", "after the import"])
-def test_exit_handlers_may_call_attention(registered):
-    code = BEFORE + HEAD + ATEXIT if registered == "before the import" else ATEXIT + BEFORE
-    done = subprocess.run(
-        [sys.executable, "-c", code if registered == "before the import" else HEAD + code],
-        capture_output=True, text=True, timeout=60, env={**os.environ, "REGARD_NUM_THREADS": "2"},
-    )  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+@pytest.mark.parametrize("code", [HANDLER + HEAD, HEAD + HANDLER], ids=["before the import", "after the import"])
+def test_exit_handlers_may_call_attention(code):
+    """Those of before the import run after regard's own."""
+    assert run(code + "want = rg.attention(x, x, x)") == ["True"]
 
 
 DAEMONS = """
@@ -457,3 +449,40 @@ def test_exit_while_daemon_threads_call_again_and_again(leave):
         leave = "threading.excepthook = lambda _: None\ndel x\ntime.sleep(0.1)"
     for _ in range(3):
         assert run(DAEMONS.format(leave=leave)) == ["leaving"]
+
+
+# -- settings -----------------------------------------------------------------------------------------------------
+
+
+def test_a_target_that_this_machine_cannot_use(monkeypatch):
+    """Known, and refused with the reason; one that nobody knows is another matter."""
+    few = (
+        _runtime.TargetInfo("scalar", True, True, "runs everywhere"),
+        _runtime.TargetInfo("avx2", True, False, "old"),
+    )
+    monkeypatch.setattr(_runtime, "describe", lambda: few)
+    with pytest.raises(rg.UnsupportedError, match=r"'avx2', but old; the targets .* can use are scalar"):
+        rg.config(target="avx2")
+    with pytest.raises(rg.UnsupportedError, match=r"'sparc'; the targets .* can use are scalar"):
+        rg.config(target="sparc")
+    rg.config(target="scalar")
+
+
+def test_the_environment_is_read_with_care(monkeypatch):
+    read = _runtime._environment.__wrapped__
+    for text, threads in {"3": 3, " 7 ": 7, "": None, " ": None}.items():
+        monkeypatch.setenv("REGARD_NUM_THREADS", text)
+        assert read().num_threads == threads
+    for text in ("0", "-1", "1025", "2.5", "many", "0x4"):
+        monkeypatch.setenv("REGARD_NUM_THREADS", text)
+        with pytest.raises(rg.UnsupportedError, match="the environment variable REGARD_NUM_THREADS is"):
+            read()
+
+
+def test_threads_where_there_is_no_affinity(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 12)
+    monkeypatch.setattr(_runtime, "settings", _runtime.Settings)
+    assert _runtime.num_threads() == 12
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert _runtime.num_threads() == 1

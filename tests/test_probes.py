@@ -381,6 +381,16 @@ def test_threads_batches_and_rows(arrays):
         assert_same_bits(alone, want.out[:, :, [i]])
 
 
+def test_what_a_result_says_of_itself(arrays):
+    result = rg.attention_forward(*arrays, aux=rg.Aux(state=True))
+    name = "float64" if arrays[0].dtype == np.float64 else "float32"
+    assert (result.weights.ndim, len(result.weights)) == (4, 2)
+    assert repr(result.state) == f"AttentionState: out {name} (2, 4, 70, 20), lse (2, 4, 70)"
+    assert repr(result) == f"ForwardResult: out {arrays[0].dtype} (2, 4, 70, 20), {result.weights!r}"
+    assert "visited" in repr(result.plan)
+    assert "visited" not in repr(dataclasses.replace(result.plan, tiles=None))
+
+
 def test_permuted_queries(arrays):
     q, k, v = arrays
     order = np.random.default_rng(4).permutation(70)
