@@ -20,6 +20,8 @@ help:
 	@echo "make bench      timings against NumPy on this machine (quiet it first)"
 	@echo "make sanitize   native tests under Address-, UndefinedBehaviour- and ThreadSanitizer"
 	@echo "make docs       the documentation, into build/docs/index.html, and its examples"
+	@echo "make soak       long random runs, MINUTES=10; the result is kept in tests/data/soak"
+	@echo "make coverage   branches of src that the tests take; at least 95 %"
 	@echo "make clean      remove everything that make has made"
 
 $(BIN)/python:
