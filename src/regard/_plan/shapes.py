@@ -46,7 +46,7 @@ def broadcast_lead(query: Shape, key: Shape, value: Shape) -> Shape:
 
 def check_heads(query: Shape, key: Shape, value: Shape) -> tuple[int, int]:
     """Return the numbers of query heads and kv heads."""
-    heads, kv_heads, value_heads = ((1, *shape)[-3] if len(shape) == 2 else shape[-3] for shape in (query, key, value))
+    heads, kv_heads, value_heads = (shape[-3] if len(shape) > 2 else 1 for shape in (query, key, value))
     if kv_heads != value_heads:
         raise ShapeError(
             f"key has {kv_heads} heads and value has {value_heads} (shapes {key} and {value}): make them equal"
