@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import regard as rg
+from regard.biases import as_bias
 from regard.numerics import forward_bounds
 
 
@@ -41,10 +42,12 @@ def assert_agrees(result, query, key, value, *, random_walk=False, bias=None, si
     Q, K, V = (np.asarray(x).astype(np.float64) for x in (query, key, value))
     Q, K, V = (x.reshape(1, *x.shape) if x.ndim == 2 else x for x in (Q, K, V))
     K, V = np.repeat(K, group, axis=-3), np.repeat(V, group, axis=-3)
+    parts = () if bias is None else as_bias(bias).parts
+    rows, keys = np.arange(problem.geometry.queries), np.arange(problem.geometry.keys)
     bounds = forward_bounds(
         np.broadcast_to(Q, (*lead, *Q.shape[-3:])), K, V, want.weights.reshape(problem.geometry.shape),
         scale=problem.scale, tile_keys=result.plan.tile_keys, random_walk=random_walk, dtype=dtype,
-        bias=None if bias is None else np.asarray(bias).astype(np.float64), softcap=problem.softcap,
+        biases=[part.values(problem.geometry, rows, keys, result.lse.dtype) for part in parts], softcap=problem.softcap,
     )  # fmt: skip
     assert result.out.dtype == np.asarray(query).dtype
     assert_close(result.out, want.out, bounds.out.reshape(want.out.shape))

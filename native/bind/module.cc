@@ -89,24 +89,25 @@ std::optional<Buffer> optional_buffer(nb::handle array, bool writable) {
 
 char* data(const std::optional<Buffer>& b) { return b ? b->data() : nullptr; }
 
-// What happens to a score: scale, softcap, bias, and a sink per head.
+// What happens to a score: scale, softcap, biases, and a sink per head.
 class ScoreMap {
  public:
-  ScoreMap(double scale, double softcap, nb::handle sinks, const View* bias, int bias_dtype)
-      : scale_(scale), softcap_(softcap), sinks_(optional_buffer(sinks, false)), bias_(bias), bias_dtype_(bias_dtype) {}
+  ScoreMap(double scale, double softcap, nb::handle sinks)
+      : scale_(scale), softcap_(softcap), sinks_(optional_buffer(sinks, false)) {}
+  void add_bias(const View& view, int dtype) { biases_.push_back({view.input(), static_cast<DType>(dtype)}); }
 
   void write_to(Problem& p) const {
     p.scale = scale_;
     p.softcap = softcap_;
     p.sinks = reinterpret_cast<const double*>(data(sinks_));
-    if (bias_) p.bias = {bias_->input(), static_cast<DType>(bias_dtype_)};
+    p.biases = biases_.data();
+    p.bias_count = static_cast<int>(biases_.size());
   }
 
  private:
   double scale_, softcap_;
   std::optional<Buffer> sinks_;
-  const View* bias_;
-  int bias_dtype_;
+  std::vector<Bias> biases_;
 };
 
 // One kernel: an instruction set and the dtype of the inputs.
@@ -161,9 +162,20 @@ void close_down() {
   if (g_asleep > 0) nb::set_leak_warnings(false);  // what they hold is not a fault of reference counting
 }
 
+// Where Python runs its signal handlers. Of a forked child that is the thread that forked.
+std::atomic<unsigned long> g_main_thread{0};
+
+void find_main_thread() {
+  const nb::object main = nb::module_::import_("threading").attr("main_thread")();
+  g_main_thread = nb::cast<unsigned long>(main.attr("ident"));
+}
+
+bool on_main_thread() { return g_main_thread == PyThread_get_thread_ident(); }
+
 void prepare_calls_for_fork() {
 #ifndef _WIN32
   pthread_atfork(nullptr, nullptr, [] {
+    g_main_thread = PyThread_get_thread_ident();
     g_calls = t_calls;
     g_asleep = 0;
   });
@@ -177,11 +189,6 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 };
-
-bool on_main_thread() {
-  const nb::object main = nb::module_::import_("threading").attr("main_thread")();
-  return nb::cast<unsigned long>(main.attr("ident")) == PyThread_get_thread_ident();
-}
 
 // Ctrl-C sets a flag that only the main thread may act upon, with the GIL.
 bool no_signal() {
@@ -240,6 +247,7 @@ void weigh_arrays(const std::string& target, int dtype, int threads, const View&
 NB_MODULE(_native, m) {
   using namespace regard;
   prepare_for_fork();
+  find_main_thread();
   prepare_calls_for_fork();
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&close_down));
   nb::class_<View>(m, "View").def(nb::init<nb::handle, nb::handle, ptrdiff_t, ptrdiff_t, bool>(), "array"_a, "heads"_a,
@@ -249,8 +257,8 @@ NB_MODULE(_native, m) {
   nb::class_<Band>(m, "Band").def(nb::init<int, const View*, int, int64_t, int64_t>(), "kind"_a, "rows"_a.none(),
                                   "width"_a, "begin"_a, "end"_a, nb::keep_alive<1, 3>());
   nb::class_<ScoreMap>(m, "ScoreMap")
-      .def(nb::init<double, double, nb::handle, const View*, int>(), "scale"_a, "softcap"_a, "sinks"_a.none(),
-           "bias"_a.none(), "bias_dtype"_a, nb::keep_alive<1, 5>());
+      .def(nb::init<double, double, nb::handle>(), "scale"_a, "softcap"_a, "sinks"_a.none())
+      .def("add_bias", &ScoreMap::add_bias, "view"_a, "dtype"_a, nb::keep_alive<1, 2>());
   m.def("attend", &attend_arrays, "target"_a, "dtype"_a, "threads"_a, "query"_a, "key"_a, "value"_a, "out"_a,
         "state"_a.none(), "max"_a.none(), "sum"_a.none(), "lse"_a.none(), "sizes"_a, "band"_a, "map"_a);
   m.def("weights", &weigh_arrays, "target"_a, "dtype"_a, "threads"_a, "query"_a, "key"_a, "out"_a, "max"_a, "sum"_a,

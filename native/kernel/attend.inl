@@ -50,18 +50,15 @@ bool shape_scores(const Panel& panel, const PanelCover& kept, int64_t first, boo
   typedef typename N::T T;
   const Problem& p = panel.p;
   const T lowest = -__builtin_inff();
-  const bool* keeps = kept.keeps;
-  bool by_bias[kBlockRows];
   if (p.softcap != 0) cap<N, C>(kept.begin, kept.end, static_cast<T>(p.softcap), s.scores);
-  bool drops = !kept.full;
-  if (p.bias.rows.data && add_bias<N>(panel, first, kept.begin, kept.end, s.scores)) {
-    drop_by_bias<N>(panel, first, kept.begin, kept.end, lowest, by_bias, s.scores);
-    keeps = by_bias;
-    drops = true;
-  }
+  const bool by_bias = add_biases<N>(panel, first, kept.begin, kept.end, s.scores);
+  if (by_bias) drop_by_biases<N>(panel, first, kept.begin, kept.end, lowest, s.scores);
   if (!kept.full) drop<N>(panel, first, kept.begin, kept.end, lowest, s.runs, s.scores);
-  for (int r = 0; r < panel.count; ++r) seen[r] = seen[r] || keeps[r];
-  return drops;
+  for (int r = 0; r < panel.count; ++r) {
+    if (seen[r] || !kept.keeps[r]) continue;
+    seen[r] = !by_bias || sees_one<T>(panel, r, first, kept.begin, kept.end);
+  }
+  return by_bias || !kept.full;
 }
 
 // One panel of query rows against one tile of keys.

@@ -20,11 +20,10 @@ inline T bias_at(const Bias& bias, int64_t head, int64_t query, int64_t key) {
   return static_cast<T>(widen(load_any<B>(row + key * bias.rows.col)));
 }
 
-// Adds the bias to keys [begin, end) of a panel; returns whether one of its elements is -inf.
+// Adds a bias to keys [begin, end) of a panel; returns whether one of its elements is -inf.
 template <class N, class B>
-bool add_bias_of(const Panel& panel, int64_t first, int begin, int end, typename N::T* scores) {
+bool add_bias_of(const Bias& bias, const Panel& panel, int64_t first, int begin, int end, typename N::T* scores) {
   typedef typename N::T T;
-  const Bias& bias = panel.p.bias;
   bool drops = false;
   for (int r = 0; r < panel.count; ++r) {
     const char* from = bias.rows.data + bias.rows.head[panel.head(r)] + panel.query(r) * bias.rows.row;
@@ -38,19 +37,15 @@ bool add_bias_of(const Panel& panel, int64_t first, int begin, int end, typename
   return drops;
 }
 
-// Writes `with` over the pairs that a bias of -inf drops. kept[r] becomes whether row r keeps a key that neither
-// mask nor bias drops.
+// Writes `with` over the pairs that a bias of -inf drops.
 template <class N, class B>
-void drop_by_bias_of(const Panel& panel, int64_t first, int begin, int end, typename N::T with, bool* kept,
+void drop_by_bias_of(const Bias& bias, const Panel& panel, int64_t first, int begin, int end, typename N::T with,
                      typename N::T* tile) {
   typedef typename N::T T;
   for (int r = 0; r < panel.count; ++r) {
-    kept[r] = false;
     for (int j = begin; j < end; ++j) {
-      if (bias_at<T, B>(panel.p.bias, panel.head(r), panel.query(r), first + j) == -__builtin_inff()) {
+      if (bias_at<T, B>(bias, panel.head(r), panel.query(r), first + j) == -__builtin_inff()) {
         tile[ptrdiff_t(j) * Scratch<N>::kPanel + r] = with;
-      } else {
-        kept[r] = kept[r] || keeps(panel.p.mask, panel.head(r), panel.query(r), first + j);
       }
     }
   }
@@ -71,25 +66,49 @@ inline auto with_dtype(DType dtype, F f) {
   }
 }
 
+// f(bias) for each bias.
+template <class F>
+inline void each_bias(const Problem& p, F f) {
+  for (int n = 0; n < p.bias_count; ++n) f(p.biases[n]);
+}
+
+// Adds every bias; returns whether one of the elements is -inf.
 template <class N>
-bool add_bias(const Panel& panel, int64_t first, int begin, int end, typename N::T* scores) {
-  return with_dtype(panel.p.bias.dtype,
-                    [&](auto b) { return add_bias_of<N, decltype(b)>(panel, first, begin, end, scores); });
+bool add_biases(const Panel& panel, int64_t first, int begin, int end, typename N::T* scores) {
+  bool drops = false;
+  each_bias(panel.p, [&](const Bias& bias) {
+    with_dtype(bias.dtype, [&](auto b) {
+      drops = add_bias_of<N, decltype(b)>(bias, panel, first, begin, end, scores) || drops;
+    });
+  });
+  return drops;
 }
 
 template <class N>
-void drop_by_bias(const Panel& panel, int64_t first, int begin, int end, typename N::T with, bool* kept,
-                  typename N::T* tile) {
-  with_dtype(panel.p.bias.dtype,
-             [&](auto b) { drop_by_bias_of<N, decltype(b)>(panel, first, begin, end, with, kept, tile); });
+void drop_by_biases(const Panel& panel, int64_t first, int begin, int end, typename N::T with, typename N::T* tile) {
+  each_bias(panel.p, [&](const Bias& bias) {
+    with_dtype(bias.dtype,
+               [&](auto b) { drop_by_bias_of<N, decltype(b)>(bias, panel, first, begin, end, with, tile); });
+  });
 }
 
 // Whether a row sees a key: neither mask nor bias drops it.
 template <class T>
 inline bool sees(const Panel& panel, int r, int64_t key) {
-  if (!keeps(panel.p.mask, panel.head(r), panel.query(r), key)) return false;
-  if (!panel.p.bias.rows.data) return true;
-  return with_dtype(panel.p.bias.dtype, [&](auto b) {
-    return bias_at<T, decltype(b)>(panel.p.bias, panel.head(r), panel.query(r), key) != -__builtin_inff();
+  bool seen = keeps(panel.p.mask, panel.head(r), panel.query(r), key);
+  each_bias(panel.p, [&](const Bias& bias) {
+    with_dtype(bias.dtype, [&](auto b) {
+      seen = seen && bias_at<T, decltype(b)>(bias, panel.head(r), panel.query(r), key) != -__builtin_inff();
+    });
   });
+  return seen;
+}
+
+// Whether a row sees one of the keys [begin, end) of the tile at `first`.
+template <class T>
+inline bool sees_one(const Panel& panel, int r, int64_t first, int begin, int end) {
+  for (int j = begin; j < end; ++j) {
+    if (sees<T>(panel, r, first + j)) return true;
+  }
+  return false;
 }

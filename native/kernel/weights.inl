@@ -9,10 +9,9 @@ void weigh_panel(const Panel& panel, int64_t first, int count, int64_t begin, co
   typedef typename N::V V;
   constexpr int kPanel = Scratch<N>::kPanel;
   const Problem& p = panel.p;
-  bool unused[kBlockRows];
   scores<N, C>(key, 0, count, s.query + ptrdiff_t(panel.first) * p.d, p.d, static_cast<T>(p.scale), s.scores);
   if (p.softcap != 0) cap<N, C>(0, count, static_cast<T>(p.softcap), s.scores);
-  const bool by_bias = p.bias.rows.data && add_bias<N>(panel, first, 0, count, s.scores);
+  const bool by_bias = add_biases<N>(panel, first, 0, count, s.scores);
   for (int c = 0; c < C; ++c) {
     const V peak = N::load(s.max + panel.first + c * N::kLanes);
     const V base = N::select_less(N::set(-__builtin_inff()), peak, peak, N::set(0));
@@ -22,7 +21,7 @@ void weigh_panel(const Panel& panel, int64_t first, int count, int64_t begin, co
       N::store(at, N::div(exp<N>(N::sub(N::load(at), base)), sum));
     }
   }
-  if (by_bias) drop_by_bias<N>(panel, first, 0, count, 0, unused, s.scores);
+  if (by_bias) drop_by_biases<N>(panel, first, 0, count, 0, s.scores);
   drop<N>(panel, first, 0, count, 0, s.runs, s.scores);
   for (int r = 0; r < panel.count; ++r) {
     char* row = p.out.data + p.out.head[panel.head(r)] + (panel.query(r) - p.row_begin) * p.out.row;

@@ -12,7 +12,8 @@ import numpy as np
 from regard import _native
 from regard._arrays import Operands
 from regard._plan import Plan, Problem, Tiles
-from regard._types import FLOAT_DTYPES, Array, IntArray
+from regard._types import FLOAT_DTYPES, Array, IntArray, score_dtype
+from regard.biases import Bias, Table
 from regard.masks._lower import BAND_ROWS, Band, lower
 
 MAX_KEPT_BYTES = 1 << 20
@@ -50,10 +51,12 @@ def run(plan: Plan, operands: Operands, results: Results) -> None:
         )  # fmt: skip
 
 
-def count_tiles(plan: Plan) -> Tiles:
+def count_tiles(plan: Plan, bias: Bias | None) -> Tiles:
     """Count what the kernel would do with each tile, by the kernel's own rule; no array is read."""
     problem = plan.problem
     g = problem.geometry
+    terms = [] if bias is None else bias.lower(g, score_dtype(problem.dtype))
+    bias_bytes = sum(term.values.nbytes for term in terms if isinstance(term, Table))
     # Which heads share keys decides how rows are cut into blocks: any strides that tell the heads apart will do.
     key, value = (
         _native.View(o, o, 0, 0)
@@ -69,7 +72,7 @@ def count_tiles(plan: Plan) -> Tiles:
         if band.data is not None and band.kind != "bytes":  # those are the user's own
             mask_bytes = max(mask_bytes, band.data.nbytes)
     visited, partial, skipped = (int(n) for n in counts)
-    return Tiles(visited, partial, skipped, mask_bytes)
+    return Tiles(visited, partial, skipped, mask_bytes, bias_bytes)
 
 
 def _dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -89,15 +92,19 @@ def sizes(problem: Problem, heads: int | None = None) -> _native.Sizes:
 
 
 def score_map(problem: Problem, operands: Operands, heads: IntArray | None = None) -> _native.ScoreMap:
-    """Native form of scale, softcap, sinks and bias, for all heads or for the numbered ones."""
-    g, bias, dtype = problem.geometry, None, 0
-    if operands.bias is not None:
-        bias, dtype = overlay(operands.bias, problem, heads), FLOAT_DTYPES.index(operands.bias.dtype.name)
+    """Native form of scale, softcap, sinks and biases, for all heads or for the numbered ones."""
+    g = problem.geometry
     sinks = operands.sinks
     if sinks is not None:
         sinks = np.broadcast_to(sinks.astype(np.float64), (*g.lead, g.heads)).ravel()
         sinks = np.ascontiguousarray(sinks if heads is None else sinks[heads])
-    return _native.ScoreMap(problem.scale, problem.softcap, sinks, bias, dtype)
+    map_ = _native.ScoreMap(problem.scale, problem.softcap, sinks)
+    if operands.bias is not None:
+        for term in operands.bias.lower(g, score_dtype(problem.dtype)):
+            values = term.values if isinstance(term, Table) else term
+            lay = diagonals(term, heads) if isinstance(term, Table) else overlay(term, problem, heads)
+            map_.add_bias(lay, FLOAT_DTYPES.index(values.dtype.name))
+    return map_
 
 
 def view(array: Array, heads: IntArray, writable: bool = False) -> _native.View:
@@ -110,6 +117,13 @@ def overlay(array: Array, problem: Problem, heads: IntArray | None = None) -> _n
     row, col = (0 if size == 1 else stride for size, stride in zip(array.shape[-2:], array.strides[-2:], strict=True))
     offsets = head_offsets(array, problem)
     return _native.View(_exportable(array), offsets if heads is None else offsets[heads], row, col)
+
+
+def diagonals(table: Table, heads: IntArray | None = None) -> _native.View:
+    """Native view of a table of distances, laid over the scores: a row down is a number back."""
+    size = table.values.itemsize
+    offsets = np.ascontiguousarray(table.start).ravel() * size
+    return _native.View(table.values, offsets if heads is None else offsets[heads], -size, size)
 
 
 def _exportable(array: Array) -> Array:

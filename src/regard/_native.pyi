@@ -18,11 +18,11 @@ class Band:
     def __init__(self, kind: int, rows: View | None, width: int, begin: int, end: int) -> None: ...
 
 class ScoreMap:
-    """What happens to a score: scale, softcap (0: none), a sink per head (float64), a bias and its dtype."""
+    """What happens to a score: scale, softcap (0: none), a sink per head (float64), and biases."""
 
-    def __init__(
-        self, scale: float, softcap: float, sinks: Array | None, bias: View | None, bias_dtype: int
-    ) -> None: ...
+    def __init__(self, scale: float, softcap: float, sinks: Array | None) -> None: ...
+    def add_bias(self, view: View, dtype: int) -> None:
+        """Add a bias after those that there are."""
 
 def attend(
     target: str,

@@ -14,6 +14,7 @@ import numpy as np
 from regard._arrays import Operands
 from regard._plan import Problem, make_problem
 from regard._types import Array, BoolArray, IntArray, score_dtype
+from regard.biases import Bias
 from regard.masks import Full
 
 
@@ -71,16 +72,18 @@ def attention_forward(
     A row that keeps no key has output 0, lse −inf and weights 0. ``precision`` is what everything is computed in;
     ``np.longdouble`` makes an oracle for float64 kernels.
     """
-    problem, Q, K, V, B, sink = _prepare(query, key, value, bias, sinks, options, np.dtype(precision))
+    problem, Q, K, V, biases, sink = _prepare(query, key, value, bias, sinks, options, np.dtype(precision))
     g = problem.geometry
-    keep = np.broadcast_to(problem.mask.keep(g, np.arange(g.queries), np.arange(g.keys)), g.shape)
+    rows, keys = np.arange(g.queries), np.arange(g.keys)
+    keep = np.broadcast_to(problem.mask.keep(g, rows, keys), g.shape)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):  # Inf and NaN of the user's are answers
         # [scores]
         S = problem.scale * (Q @ K.swapaxes(-1, -2))
         # [/scores]
         if problem.softcap:
             S = problem.softcap * np.tanh(S / problem.softcap)
-        if B is not None:
+        for bias in biases:
+            B = bias.values(g, rows, keys, score_dtype(problem.dtype)).astype(S.dtype)
             S = S + B
             keep = keep & (-np.inf != B)
         # [mask]
@@ -138,13 +141,13 @@ def online_attention(
     >>> rg.reference.online_attention(k[2:], k, k[:, :2], block_keys=1).round(6)
     array([[0.725931, 0.274069]])
     """
-    problem, Q, K, V, B, sink = _prepare(query, key, value, bias, sinks, options, None)
+    problem, Q, K, V, biases, sink = _prepare(query, key, value, bias, sinks, options, None)
     g = problem.geometry
     out = np.empty((*g.lead, g.heads, g.queries, problem.dv), Q.dtype)
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         for first in range(0, g.queries, block_rows):
             rows = np.arange(first, min(first + block_rows, g.queries))
-            out[..., rows, :] = _fold_keys(problem, Q[..., rows, :], K, V, B, sink, rows, block_keys)
+            out[..., rows, :] = _fold_keys(problem, Q[..., rows, :], K, V, biases, sink, rows, block_keys)
     return out.reshape(problem.user_shape(g.queries, problem.dv))
 
 
@@ -153,7 +156,7 @@ def _fold_keys(
     Q: Array,
     K: Array,
     V: Array,
-    B: Array | None,
+    biases: tuple[Bias, ...],
     sink: Array | None,
     rows: IntArray,
     block_keys: int,
@@ -166,7 +169,7 @@ def _fold_keys(
     for first in range(0, g.keys, block_keys):
         keys = np.arange(first, min(first + block_keys, g.keys))
         K_tile, V_tile = K[..., first : first + block_keys, :], V[..., first : first + block_keys, :]
-        S, keep = _score_tile(problem, Q @ K_tile.swapaxes(-1, -2), B, rows, keys)
+        S, keep = _score_tile(problem, Q @ K_tile.swapaxes(-1, -2), biases, rows, keys)
         seen |= True if keep is None else keep.any(axis=-1, keepdims=True)
         # [fold]
         m_new = np.maximum(m, S.max(axis=-1, keepdims=True))
@@ -178,30 +181,31 @@ def _fold_keys(
         O = alpha * O + (P @ V_tile if keep is None else _weighted_sum(P, V_tile, keep))  # noqa: E741
         m = m_new
         # [/fold]
-    if sink is not None:  # once, at the end
-        l = l + np.exp(sink - np.where(seen, m, 0))  # noqa: E741
-    return np.where(seen, O / np.where(seen, l, 1), 0)
+    O = O / np.where(seen, l, 1)  # noqa: E741
+    if sink is not None:  # once, at the end: it takes its share of the whole
+        O = O / (1 + np.exp(sink - (m + np.log(l))))  # noqa: E741
+    return np.where(seen, O, 0)
 
 
 def _score_tile(
-    problem: Problem, S: Array, B: Array | None, rows: IntArray, keys: IntArray
+    problem: Problem, S: Array, biases: tuple[Bias, ...], rows: IntArray, keys: IntArray
 ) -> tuple[Array, BoolArray | None]:
     """From q · k to the scores of a tile, and which of them are kept; None: all."""
     S *= S.dtype.type(problem.scale)
     if problem.softcap:
         S = problem.softcap * np.tanh(S / S.dtype.type(problem.softcap))
     keep = None if isinstance(problem.mask, Full) else problem.mask.keep(problem.geometry, rows, keys)
-    if B is not None:
-        tile = B[..., rows if B.shape[-2] > 1 else slice(None), :]
-        tile = tile[..., keys] if B.shape[-1] > 1 else tile
-        S = S + tile
-        keep = tile != -np.inf if keep is None else keep & (tile != -np.inf)
+    for bias in biases:
+        B = bias.values(problem.geometry, rows, keys, S.dtype).astype(S.dtype, copy=False)
+        S = S + B
+        visible = np.not_equal(B, -np.inf)
+        keep = visible if keep is None else keep & visible
     return (S, None) if keep is None else (np.where(keep, S, -np.inf), keep)
 
 
 def _prepare(
     query: Any, key: Any, value: Any, bias: Any, sinks: Any, options: dict[str, Any], dtype: np.dtype[Any] | None
-) -> tuple[Problem, Array, Array, Array, Array | None, Array | None]:
+) -> tuple[Problem, Array, Array, Array, tuple[Bias, ...], Array | None]:
     """Check the call; return all arrays with all axes, each query head with the kv head that it reads."""
     given = Operands.of(query, key, value, bias, sinks)
     problem = make_problem(given.query, given.key, given.value, bias=given.bias, sinks=given.sinks, **options)
@@ -209,9 +213,8 @@ def _prepare(
     Q, K, V = (x.astype(dtype, copy=False) for x in (given.query, given.key, given.value))
     Q, K, V = (x.reshape(1, *x.shape) if x.ndim == 2 else x for x in (Q, K, V))
     K, V = np.repeat(K, problem.group, axis=-3), np.repeat(V, problem.group, axis=-3)
-    B = None if given.bias is None else given.bias.astype(dtype)
     sink = None if given.sinks is None else given.sinks.astype(dtype)[..., None, None]
-    return problem, Q, K, V, B, sink
+    return problem, Q, K, V, () if given.bias is None else given.bias.parts, sink
 
 
 def _weighted_sum(P: Array, V: Array, keep: BoolArray) -> Array:

@@ -39,7 +39,7 @@ struct Mask {
 enum class DType : int { kFloat32, kFloat64, kFloat16, kBFloat16 };
 constexpr int kDTypes = 4;
 
-// A float array that is added to the scores; -inf drops the pair. data is null where there is none.
+// A float array that is added to the scores; -inf drops the pair.
 struct Bias {
   Input rows;  // the row of query i is at i * rows.row
   DType dtype;
@@ -59,7 +59,8 @@ struct Problem {
   Output state;  // the output before the sink, in the dtype of the scores; data may be null
   Stats stats;
   Mask mask;
-  Bias bias;
+  const Bias* biases;  // added one after the other
+  int bias_count;
   const double* sinks;  // a logit per head, or null
   int64_t heads, queries, keys;
   int64_t row_begin, row_end;  // the query rows of this band

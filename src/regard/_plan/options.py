@@ -126,21 +126,27 @@ def _finite(name: str, value: Any, hint: str) -> float:
 
 
 def resolve_offset(
-    q_offset: int | str | Offsets | None, mask: Mask, lead: tuple[int, ...], queries: int, keys: int
+    q_offset: int | str | Offsets | None,
+    mask: Mask,
+    positional_bias: bool,
+    lead: tuple[int, ...],
+    queries: int,
+    keys: int,
 ) -> int | Offsets:
     """Return the position of query 0, or raise AlignmentError where it is ambiguous or contradictory."""
     if q_offset is None:
-        if queries == keys or not mask.positional:
+        if queries == keys or not (mask.positional or positional_bias):
             return 0
+        what = repr(mask) if mask.positional else "the bias"
         raise AlignmentError(
-            f"{mask!r} depends on positions, and {queries} queries can stand among {keys} keys in two ways: pass "
+            f"{what} depends on positions, and {queries} queries can stand among {keys} keys in two ways: pass "
             f'q_offset="start" (query i at position i) or q_offset="end" (query i at position {keys - queries} + i: '
             "the last query at the last key, as when decoding with a cache)"
         )
     if q_offset == "start":
         return 0
     if q_offset == "end":
-        if mask.positional and _has_lengths(mask):
+        if (mask.positional or positional_bias) and _has_lengths(mask):
             raise AlignmentError(
                 f'q_offset="end" counts from the last of {keys} keys, but {mask!r} says that sequences end earlier: '
                 "pass q_offset=lengths - Sq"

@@ -16,13 +16,15 @@ class Tiles:
     """Tiles of one call, a tile being ``block_rows`` query rows by ``tile_keys`` keys.
 
     ``visited`` of them were or will be computed, ``partial`` of these with a mask, and ``skipped`` never read.
-    ``mask_bytes`` is the largest band of lowered mask that is held at a time.
+    ``mask_bytes`` is the largest band of lowered mask that is held at a time, ``bias_bytes`` what the tables of a
+    bias take; an array of the user's is not counted.
     """
 
     visited: int
     partial: int
     skipped: int
     mask_bytes: int
+    bias_bytes: int
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Plan:
         Threads at most; query rows of one task; keys of one tile.
     scratch_bytes
         Working memory of one thread, which it keeps. Nothing else is allocated but the outputs, a few numbers per
-        head, and one band of lowered mask.
+        head, one band of lowered mask, and the tables of a bias.
     tiles
         What became of the tiles; None where nobody asked for the count.
     """
@@ -70,6 +72,8 @@ class Plan:
                 f"({t.partial} of them partial), {t.skipped} skipped"
             )
             lines.append(f"mask bands  {t.mask_bytes:,} bytes at most at a time")
+            if t.bias_bytes:
+                lines.append(f"bias tables {t.bias_bytes:,} bytes")
         return "\n".join(lines)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from regard._arrays import HasShapeAndDType, require_float
 from regard._errors import DTypeError, MaskError, ShapeError, UnsupportedError
-from regard._fit import misfit
 from regard._types import Geometry, Offsets
+from regard.biases import Bias, DenseBias, as_bias
 from regard.masks import Mask
 
 from .options import as_mask, as_offset, as_scale, as_softcap, refuse_unknown, resolve_offset
@@ -58,7 +58,7 @@ def make_problem(
     value: HasShapeAndDType,
     *,
     mask: Any = None,
-    bias: HasShapeAndDType | None = None,
+    bias: Any = None,
     q_offset: Any = None,
     scale: Any = None,
     softcap: Any = None,
@@ -78,14 +78,15 @@ def make_problem(
         raise UnsupportedError(
             "dropout= is not supported by this version of regard; leave it out, as one does outside of training"
         )
-    dtype = _check_dtypes(query, key, value, bias, sinks)
+    added = None if bias is None else as_bias(bias)
+    dtype = _check_dtypes(query, key, value, added, sinks)
     asked = as_mask(mask)
     parse = _parse_cached if asked.cacheable else _parse
-    return parse(
+    problem = parse(
         as_shape("query", query.shape),
         as_shape("key", key.shape),
         as_shape("value", value.shape),
-        None if bias is None else as_shape("bias", bias.shape),
+        None if added is None else added.positional,
         None if sinks is None else as_shape("sinks", sinks.shape),
         dtype,
         asked,
@@ -93,13 +94,16 @@ def make_problem(
         as_scale(scale),
         as_softcap(softcap),
     )
+    if added is not None:
+        added.check(problem.geometry)
+    return problem
 
 
 def _check_dtypes(
     query: HasShapeAndDType,
     key: HasShapeAndDType,
     value: HasShapeAndDType,
-    bias: HasShapeAndDType | None,
+    bias: Bias | None,
     sinks: HasShapeAndDType | None,
 ) -> str:
     named = {"query": query, "key": key, "value": value}
@@ -107,12 +111,14 @@ def _check_dtypes(
     if len(set(dtypes.values())) > 1:
         found = ", ".join(f"{name} is {dtype}" for name, dtype in dtypes.items())
         raise DTypeError(f"query, key and value must have one dtype, and {found}: cast them to one")
-    if bias is not None:
-        if bias.dtype == bool:
+    for part in () if bias is None else bias.parts:
+        if not isinstance(part, DenseBias):
+            continue
+        if part.array.dtype == bool:
             raise MaskError(
                 "bias is a bool array, and a bias is float and is added: a bool array is a mask, pass mask="
             )
-        require_float("bias", bias.dtype)
+        require_float("bias", part.array.dtype)
     if sinks is not None:
         require_float("sinks", sinks.dtype)
     return dtypes["query"].name
@@ -122,7 +128,7 @@ def _parse(
     query: Shape,
     key: Shape,
     value: Shape,
-    bias: Shape | None,
+    positional_bias: bool | None,
     sinks: Shape | None,
     dtype: str,
     mask: Mask,
@@ -139,15 +145,13 @@ def _parse(
         if d == 0:
             raise ShapeError(f"query has head size 0 (shape {query}), so 1/sqrt(D) has no value: pass scale=")
         scale = 1 / math.sqrt(d)
-    offset = resolve_offset(q_offset, mask, lead, queries, keys)
+    offset = resolve_offset(q_offset, mask, bool(positional_bias), lead, queries, keys)
     geometry = Geometry(lead, heads, queries, keys, offset, max(len(query), len(key), len(value)))
     mask.check(geometry)
-    if bias is not None and (message := misfit("bias", bias, geometry)):
-        raise ShapeError(message)
     if sinks is not None:
         check_sinks(sinks, lead, heads)
     return Problem(
-        geometry, kv_heads, d, dv, dtype, scale, softcap, mask, bias is not None, sinks is not None,
+        geometry, kv_heads, d, dv, dtype, scale, softcap, mask, positional_bias is not None, sinks is not None,
         (key[:-2], value[:-2]),
     )  # fmt: skip
 

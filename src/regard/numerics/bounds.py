@@ -12,17 +12,18 @@ maximum, sum and output with unit roundoff u, in T tiles of B keys, and stores i
     B^{L}_i &= \sum_j P_{ij}|\delta s_{ij}| + c_n u + u|L_i| \\
     B^{P}_{ij} &= P_{ij}\,(|\delta s_{ij}| + B^{L}_i) + \eta_i
 
-where s' is the score before the bias b; the bracket is the softcap's tanh. :math:`c_n` counts B products of a tile, a
-rescale and an add per tile and one division, :math:`c_d` the D products of a score: worst case
-:math:`c_d = D, c_n = B + 2T + 3`; for rounding errors of random sign their square roots (Higham & Mary 2019).
-:math:`\eta` is what a weight flushed below :math:`e^{-87}` (:math:`e^{-708}` in float64) can lose, and the smallest
-number. A sink multiplies weights and output by :math:`\sigma(L - \text{sink})`, whose relative error is at most that of
-:math:`e^L` and two roundings.
+where s' is the score before the bias b; the bracket is the softcap's tanh. Of several biases |b| is the sum of their
+sizes, and each but the last adds u times the score that it makes. :math:`c_n` counts B products of a tile, a rescale and
+an add per tile and one division, :math:`c_d` the D products of a score: worst case :math:`c_d = D, c_n = B + 2T + 3`;
+for rounding errors of random sign their square roots (Higham & Mary 2019). :math:`\eta` is what a weight flushed below
+:math:`e^{-87}` (:math:`e^{-708}` in float64) can lose, and the smallest number. A sink multiplies weights and output by
+:math:`\sigma(L - \text{sink})`, whose relative error is at most that of :math:`e^L` and two roundings.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ def forward_bounds(
     *,
     scale: float,
     tile_keys: int,
-    bias: Array | None = None,
+    biases: Sequence[Array] = (),
     softcap: float = 0,
     dtype: str = "float32",
     random_walk: bool = True,
@@ -69,8 +70,8 @@ def forward_bounds(
         Exact attention weights; 0 where masked. Rows sum to 1, or to what a sink leaves.
     scale, softcap : float
         The factor of q · k, and the cap of the scores (0: none).
-    bias : array, optional
-        What is added to the scores, broadcast against weights.
+    biases : sequence of arrays
+        What is added to the scores, one after the other, each broadcast against weights.
     tile_keys : int
         B, keys of one tile.
     dtype : str
@@ -96,7 +97,7 @@ def forward_bounds(
     share = W.sum(axis=-1, keepdims=True)
     P = W / np.where(share > 0, share, 1)
     a = abs(scale) * (np.abs(q) @ np.swapaxes(np.abs(k), -1, -2))
-    s, peak, moved = _scores(q, k, P, scale, bias, softcap, unit)
+    s, peak, moved = _scores(q, k, P, scale, biases, softcap, unit)
     moved = P * (moved + c_d * unit * a)  # P |δs|
     with np.errstate(divide="ignore", invalid="ignore"):
         lse = peak[..., 0] + np.log(np.exp(np.where(P > 0, s - peak, -np.inf)).sum(axis=-1))
@@ -110,7 +111,7 @@ def forward_bounds(
 
 
 def _scores(
-    q: Array, k: Array, P: Array, scale: float, bias: Array | None, softcap: float, unit: float
+    q: Array, k: Array, P: Array, scale: float, biases: Sequence[Array], softcap: float, unit: float
 ) -> tuple[Array, Array, Array]:
     """Scores, their row maxima, and the part of |δs| that the shape of the score map makes."""
     s = scale * (q @ np.swapaxes(k, -1, -2))
@@ -118,9 +119,9 @@ def _scores(
     if softcap:
         s = softcap * np.tanh(s / softcap)
         moved += 6 * unit * np.abs(s)
-    if bias is not None:
+    for number, bias in enumerate(biases):
         b = np.where(np.isfinite(bias), np.asarray(bias, np.float64), 0)
-        moved = moved + unit * np.abs(b)
+        moved = moved + unit * (np.abs(b) + (np.abs(s) if number else 0))
         s = s + b
     peak = np.max(np.where(P > 0, s, -np.inf), axis=-1, keepdims=True, initial=-np.inf)
     peak = np.where(np.isfinite(peak), peak, 0)
