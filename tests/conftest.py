@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -29,3 +30,12 @@ def normal(rng):
         return rng.standard_normal(shape, dtype=np.float32)
 
     return make
+
+
+DTYPES = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16]
+
+
+@pytest.fixture(params=DTYPES, ids=[np.dtype(d).name for d in DTYPES])
+def dtype(request):
+    """Run the test once per float dtype."""
+    return np.dtype(request.param)

@@ -1,10 +1,8 @@
-"""Many threads, processes, signals and exits: what each promises beyond `test_runtime` and `test_bits`."""
+"""Many threads: what is promised of them beyond `test_runtime` and `test_bits`."""
 
 import asyncio
 import contextvars
 import os
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,31 +14,8 @@ import pytest
 import regard as rg
 from conftest import USABLE
 from judges import assert_same_bits
+from processes import linux, run
 from regard import _runtime
-
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-HEAD = """
-import atexit, os, random, signal, sys, threading, time
-import numpy as np
-import regard as rg
-x = np.random.default_rng(0).standard_normal((4, 300, 32), dtype=np.float32)
-"""
-
-
-def run(code, folder=None, **environment):
-    """Standard output's words of a new process that ends well and says nothing on standard error."""
-    code = code if HEAD in code else HEAD + code
-    command = [sys.executable, "-c", code]
-    if folder is not None:
-        (folder / "script.py").write_text(code)
-        command = [sys.executable, str(folder / "script.py")]
-    environment = {**os.environ, "REGARD_NUM_THREADS": "2", **environment}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert (done.returncode, done.stderr) == (0, ""), f"exit code {done.returncode}\n{done.stderr[-2000:]}"
-    return done.stdout.split()
-
 
 # -- threads ------------------------------------------------------------------------------------------------------
 
@@ -265,190 +240,6 @@ print(len(before) > 0, pools() == before, (big @ big == want).all(), (np.float32
 def test_numpy_is_undisturbed():
     """The threads of NumPy's BLAS, the bits that it gives, and the floating-point mode."""
     assert run(NEIGHBOURS) == ["True"] * 4
-
-
-# -- processes ----------------------------------------------------------------------------------------------------
-
-PROCESSES = """
-import multiprocessing
-def work(n):
-    return float(rg.attention(x * np.float32(n), x, x, mask=rg.Causal()).astype(float).sum())
-if __name__ == "__main__":
-    want = [work(n) for n in range(6)]
-    with multiprocessing.get_context("{method}").Pool(2) as pool:
-        print(pool.map_async(work, range(6)).get(40) == want)
-    print([work(n) for n in range(6)] == want, len(set(want)) == 6)
-"""
-
-
-@pytest.mark.parametrize("method", ["spawn", pytest.param("fork", marks=needs_fork)])
-def test_worker_processes(tmp_path, method):
-    """pytorch#17199, faiss#5206: after a threaded call in the parent, a forked child waited for ever."""
-    assert run(PROCESSES.format(method=method), tmp_path, PYTHONWARNINGS="ignore") == ["True", "True", "True"]
-
-
-FORK_MEANWHILE = """
-import warnings
-warnings.simplefilter("ignore")
-q, k = np.ones((1, 4096, 64), np.float32), np.ones((1, 20_000, 64), np.float32)
-want, stop, calls = rg.attention(x, x, x), threading.Event(), []
-def busy():
-    while not stop.is_set():
-        calls.append(bool((rg.attention(q, k, k) == 1).all()))
-threads = [threading.Thread(target=busy) for _ in range(2)]
-for t in threads: t.start()
-time.sleep(0.1)
-codes = []
-for n in range(12):
-    time.sleep(0.02)
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(20)
-        same = all((rg.attention(x, x, x) == want).all() for _ in range(3))
-        os._exit(0 if same else 3)
-    codes.append(os.waitpid(pid, 0)[1])
-alive = all(t.is_alive() for t in threads)
-stop.set()
-for t in threads: t.join()
-print(alive, set(codes), all(calls), (rg.attention(x, x, x) == want).all())
-"""
-
-
-@needs_fork
-def test_fork_while_other_threads_compute():
-    """The child has neither the pool's threads nor the locks that they held."""
-    assert run(FORK_MEANWHILE) == ["True", "{0}", "True", "True"]
-
-
-GRANDCHILD = """
-import warnings
-warnings.simplefilter("ignore")
-want = rg.attention(x, x, x)
-def descend(depth):
-    if not (rg.attention(x, x, x) == want).all(): return 3
-    if depth == 0: return 0
-    pid = os.fork()
-    if pid == 0: os._exit(descend(depth - 1))
-    return os.WEXITSTATUS(os.waitpid(pid, 0)[1])
-print(descend(3))
-"""
-
-
-@needs_fork
-def test_forks_of_forks():
-    assert run(GRANDCHILD) == ["0"]
-
-
-# -- Ctrl-C -------------------------------------------------------------------------------------------------------
-
-INTERRUPT = """
-def after(seconds):
-    threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    return time.monotonic() + seconds
-big = np.ones((1, 16, 16384, 64), np.float32)
-def interrupted(call):
-    sent = after(0.3)
-    try:
-        call()
-    except KeyboardInterrupt:
-        return time.monotonic() - sent < 1
-    return "finished"
-"""
-
-CALLS = {
-    "attention": "rg.attention(big, big, big)",
-    "out": "rg.attention(big, big, big, out=np.empty_like(big))",
-    "forward": "rg.attention_forward(big, big, big, aux=rg.Aux(state=True))",
-    "bits": "rg.attention(big[:, :1], big[:, :1], big[:, :1], mask=rg.Dilated(2) & rg.Causal())",
-    "function": "rg.attention(big[:, :1], big[:, :1], big[:, :1], mask=rg.from_function(lambda b, h, p, j: j <= p))",
-    "many small": "[rg.attention(x, x, x) for _ in range(100_000)]",
-}
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_ctrl_c_raises_within_a_second(call):
-    code = (
-        INTERRUPT + f"print(interrupted(lambda: {CALLS[call]}), float(rg.attention(x, x, x[:, :, :1] * 0 + 1).mean()))"
-    )
-    assert run(code) == ["True", "1.0"]
-
-
-WEIGHTS = """
-wide = rg.attention_forward(big[:, :2, :8192], big[:, :2], big[:, :2], mask=rg.Window(0, 0), q_offset=0)
-print(interrupted(lambda: [wide.weights[..., :8192] for _ in range(50)]))
-"""
-
-
-def test_ctrl_c_while_weights_are_computed():
-    assert run(INTERRUPT + WEIGHTS) == ["True"]
-
-
-OTHERS = """
-results = []
-def busy():
-    results.append(bool((rg.attention(big[:, :1, :8192], big[:, :1], big[:, :1]) == 1).all()))
-threads = [threading.Thread(target=busy) for _ in range(3)]
-for t in threads: t.start()
-print(interrupted(lambda: rg.attention(big, big, big)))
-for t in threads: t.join()
-print(results)
-"""
-
-
-def test_ctrl_c_stops_the_main_thread_and_no_other():
-    assert run(INTERRUPT + OTHERS) == ["True", "[True,", "True,", "True]"]
-
-
-AGAIN = """
-want, hits = rg.attention(x, x, x), 0
-random.seed(0)
-for n in range(25):
-    timer = threading.Timer(random.random() * 0.06, lambda: os.kill(os.getpid(), signal.SIGINT))
-    try:
-        timer.start()
-        for _ in range(100_000):
-            rg.attention(x, x, x, mask=rg.Causal() & rg.Window(left=n))
-    except KeyboardInterrupt:
-        hits += 1
-    timer.join()
-print(hits, (rg.attention(x, x, x) == want).all())
-"""
-
-
-def test_ctrl_c_again_and_again():
-    assert run(AGAIN) == ["25", "True"]
-
-
-# -- exit ---------------------------------------------------------------------------------------------------------
-
-HANDLER = """
-import atexit
-atexit.register(lambda: print((rg.attention(x, x, x) == want).all(), flush=True))
-"""
-
-
-@pytest.mark.parametrize("code", [HANDLER + HEAD, HEAD + HANDLER], ids=["before the import", "after the import"])
-def test_exit_handlers_may_call_attention(code):
-    """Those of before the import run after regard's own."""
-    assert run(code + "want = rg.attention(x, x, x)") == ["True"]
-
-
-DAEMONS = """
-def busy():
-    while True: rg.attention(x, x, x, mask=rg.Causal())
-for _ in range(4): threading.Thread(target=busy, daemon=True).start()
-time.sleep(0.2)
-print("leaving", flush=True)
-{leave}
-"""
-
-
-@pytest.mark.parametrize("leave", ["", "sys.exit(0)", "del x", "os._exit(0)"])
-def test_exit_while_daemon_threads_call_again_and_again(leave):
-    if leave == "del x":  # the threads end with an error of theirs, while others compute
-        leave = "threading.excepthook = lambda _: None\ndel x\ntime.sleep(0.1)"
-    for _ in range(3):
-        assert run(DAEMONS.format(leave=leave)) == ["leaving"]
 
 
 # -- settings -----------------------------------------------------------------------------------------------------

@@ -213,6 +213,11 @@ void run(Work work) {
   }
   if (outcome == Outcome::kNoMemory) throw std::bad_alloc();
   if (outcome == Outcome::kInterrupted) throw nb::python_error();
+  if (outcome == Outcome::kForked) {
+    throw std::runtime_error(
+        "regard: a signal handler forked this process in the middle of a call, whose other threads stayed in the "
+        "parent: the result is incomplete; end the child within the handler, or call again");
+  }
 }
 
 void attend_arrays(const std::string& target, int dtype, int threads, const View& query, const View& key,

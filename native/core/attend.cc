@@ -134,7 +134,7 @@ Outcome for_each_block(const Engine& engine, const Problem& p, int threads, cons
     }
   };
   const int useful = Scratch::busy() ? 1 : useful_threads(p, schedule.tasks(), threads);
-  run_on_pool(useful, job);
+  if (!run_on_pool(useful, job) && outcome == Outcome::kDone) return Outcome::kForked;
   return outcome;
 }
 

@@ -9,7 +9,7 @@
 
 namespace regard {
 
-enum class Outcome { kDone, kInterrupted, kNoMemory };
+enum class Outcome { kDone, kInterrupted, kNoMemory, kForked };
 
 // Called on the calling thread now and then; false stops the work and leaves the output unspecified.
 using Poll = std::function<bool()>;

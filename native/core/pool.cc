@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -17,12 +18,15 @@ namespace {
 
 constexpr auto kPatience = std::chrono::milliseconds(20);
 
+// Forks that lie between the first process and this one.
+std::atomic<unsigned> g_forks{0};
+
 class Pool {
  public:
-  // False when another caller has the pool.
-  bool run(int helpers, const std::function<void(int)>& job) {
+  // Without a value when another caller has the pool; else whether all workers are done.
+  std::optional<bool> run(int helpers, const std::function<void(int)>& job) {
     std::unique_lock<std::mutex> mine(callers_, std::try_to_lock);
-    if (!mine) return false;
+    if (!mine) return std::nullopt;
     grow(helpers);
     {
       std::lock_guard<std::mutex> lock(state_);
@@ -32,15 +36,18 @@ class Pool {
       ++round_;
     }
     wake_.notify_all();
-    const Finish finish{*this};  // also where job(0) leaves by a forced unwind: helpers still use the caller's frame
+    const unsigned forks = g_forks;
+    const Finish finish{*this, forks};  // also where job(0) leaves by a forced unwind: helpers still use its frame
     job(0);
-    return true;
+    return forks == g_forks;
   }
 
  private:
   struct Finish {
     Pool& pool;
+    unsigned forks;
     ~Finish() {
+      if (forks != g_forks) return;
       std::unique_lock<std::mutex> lock(pool.state_);
       // Asked and woken again now and then: glibc before 2.41 can lose the signal of a condition (its bug 25847).
       while (!pool.idle_.wait_for(lock, kPatience, [&] { return pool.running_ == 0; })) pool.wake_.notify_all();
@@ -97,12 +104,19 @@ Pool& pool() {
 
 void prepare_for_fork() {
 #ifndef _WIN32
-  pthread_atfork(nullptr, nullptr, [] { g_pool.store(nullptr); });
+  pthread_atfork(nullptr, nullptr, [] {
+    g_pool.store(nullptr);
+    ++g_forks;
+  });
 #endif
 }
 
-void run_on_pool(int workers, const std::function<void(int)>& job) {
-  if (workers <= 1 || !pool().run(workers - 1, job)) job(0);
+bool run_on_pool(int workers, const std::function<void(int)>& job) {
+  if (workers > 1) {
+    if (const std::optional<bool> done = pool().run(workers - 1, job)) return *done;
+  }
+  job(0);
+  return true;
 }
 
 }  // namespace regard

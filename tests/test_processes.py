@@ -1,0 +1,103 @@
+"""Worker processes and forks: the child has neither the threads nor the locks of its parent."""
+
+import pytest
+
+from processes import needs_fork, run
+
+PROCESSES = """
+import multiprocessing
+def work(n):
+    return float(rg.attention(x * np.float32(n), x, x, mask=rg.Causal()).astype(float).sum())
+if __name__ == "__main__":
+    want = [work(n) for n in range(6)]
+    with multiprocessing.get_context("{method}").Pool(2) as pool:
+        print(pool.map_async(work, range(6)).get(40) == want)
+    print([work(n) for n in range(6)] == want, len(set(want)) == 6)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", pytest.param("fork", marks=needs_fork)])
+def test_worker_processes(tmp_path, method):
+    """pytorch#17199, faiss#5206: after a threaded call in the parent, a forked child waited for ever."""
+    assert run(PROCESSES.format(method=method), tmp_path, PYTHONWARNINGS="ignore") == ["True", "True", "True"]
+
+
+FORK_MEANWHILE = """
+import warnings
+warnings.simplefilter("ignore")
+q, k = np.ones((1, 4096, 64), np.float32), np.ones((1, 20_000, 64), np.float32)
+want, stop, calls = rg.attention(x, x, x), threading.Event(), []
+def busy():
+    while not stop.is_set():
+        calls.append(bool((rg.attention(q, k, k) == 1).all()))
+threads = [threading.Thread(target=busy) for _ in range(2)]
+for t in threads: t.start()
+time.sleep(0.1)
+codes = []
+for n in range(12):
+    time.sleep(0.02)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)
+        same = all((rg.attention(x, x, x) == want).all() for _ in range(3))
+        os._exit(0 if same else 3)
+    codes.append(os.waitpid(pid, 0)[1])
+alive = all(t.is_alive() for t in threads)
+stop.set()
+for t in threads: t.join()
+print(alive, set(codes), all(calls), (rg.attention(x, x, x) == want).all())
+"""
+
+
+@needs_fork
+def test_fork_while_other_threads_compute():
+    """The child has neither the pool's threads nor the locks that they held."""
+    assert run(FORK_MEANWHILE) == ["True", "{0}", "True", "True"]
+
+
+GRANDCHILD = """
+import warnings
+warnings.simplefilter("ignore")
+want = rg.attention(x, x, x)
+def descend(depth):
+    if not (rg.attention(x, x, x) == want).all(): return 3
+    if depth == 0: return 0
+    pid = os.fork()
+    if pid == 0: os._exit(descend(depth - 1))
+    return os.WEXITSTATUS(os.waitpid(pid, 0)[1])
+print(descend(3))
+"""
+
+
+@needs_fork
+def test_forks_of_forks():
+    assert run(GRANDCHILD) == ["0"]
+
+
+FORK_INSIDE = """
+import warnings
+warnings.simplefilter("ignore")
+big = np.ones((1, 8, 8192, 64), np.float32)
+children = []
+def fork(*_):
+    children.append(os.fork())
+    if children[-1] == 0: signal.alarm(20)
+signal.signal(signal.SIGUSR1, fork)
+rg.attention(x, x, x)
+threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+said = "nothing"
+try:
+    out = rg.attention(big, big, big)
+except RuntimeError as error:
+    said = str(error)
+again = (rg.attention(x, x, x) == rg.attention(x, x, x)).all()
+if children[0] == 0:
+    os._exit(0 if "forked this process in the middle of a call" in said and again else 3)
+print(os.waitpid(children[0], 0)[1], said, again, (out == 1).all())
+"""
+
+
+@needs_fork
+def test_a_signal_handler_forks_in_the_middle_of_a_call():
+    """The parent's result is whole; the child, whose other thread stayed behind, is told and does not wait."""
+    assert run(FORK_INSIDE) == ["0", "nothing", "True", "True"]
