@@ -1,0 +1,121 @@
+"""Sequences of different lengths, packed one after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from regard._arrays import as_input
+from regard._errors import ShapeError
+from regard._types import Array, IntArray
+
+from .forward import attention
+
+if TYPE_CHECKING:
+    from typing_extensions import Never
+
+
+def varlen_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any = None,
+    *,
+    mask: Any = None,
+    bias: Any = None,
+    q_offset: Any = None,
+    scale: Any = None,
+    softcap: Any = None,
+    sinks: Any = None,
+    dropout: Any = None,
+    **unknown: Never,
+) -> Array:
+    """Attention within each of several sequences that are packed one after the other, without padding.
+
+    Each sequence is a call of `attention` of its own, and has that call's bits.
+
+    Parameters
+    ----------
+    query : array, shape ``(Hq, Tq, D)``
+        The queries of all sequences. Packed as ``(Tq, Hq, D)``, pass ``query.swapaxes(0, 1)``, which copies nothing.
+    key, value : array, shapes ``(Hkv, Tk, D)`` and ``(Hkv, Tk, Dv)``
+        The keys and values of all sequences.
+    cu_seqlens_q : ints, shape ``(N + 1,)``
+        Where the sequences begin, and last the total: sequence n has the queries ``cu_seqlens_q[n]`` up to, without,
+        ``cu_seqlens_q[n + 1]``. The first is 0, the last Tq; a sequence may be empty.
+    cu_seqlens_k : ints, shape ``(N + 1,)``, optional
+        The same of the keys; default: those of the queries. Queries of a sequence without keys give 0.
+    mask : Mask, optional
+        What is kept within each sequence, positions counted from its own beginning: a mask without a shape, such as
+        ``rg.Causal() & rg.Window(left=256)``.
+    bias : Bias, optional
+        Likewise a bias without a shape, such as `Alibi`.
+    q_offset : int, "start" or "end", optional
+        Position of each sequence's first query among its own keys; needed where mask or bias depends on positions
+        and a sequence has other numbers of queries and keys.
+    scale, softcap, sinks, dropout
+        As for `attention`.
+
+    Returns
+    -------
+    array, shape ``(Hq, Tq, Dv)``
+
+    Raises
+    ------
+    ShapeError, DTypeError, MaskError, AlignmentError, UnsupportedError
+        Those of `attention`; ShapeError too if the beginnings do not fit the arrays.
+
+    Examples
+    --------
+    >>> import numpy as np, regard as rg
+    >>> x = np.arange(10, dtype=np.float32).reshape(1, 5, 2)
+    >>> packed = rg.varlen_attention(x, x, x, [0, 3, 3, 5], mask=rg.Causal())
+    >>> bool((packed[:, 3:] == rg.attention(x[:, 3:], x[:, 3:], x[:, 3:], mask=rg.Causal())).all())
+    True
+    """
+    q, k, v = as_input("query", query), as_input("key", key), as_input("value", value)
+    for name, array in (("query", q), ("key", k), ("value", v)):
+        if array.ndim != 3:
+            raise ShapeError(
+                f"{name} has shape {array.shape}; packed sequences have three axes, (H, T, D): a batch of equal "
+                "lengths is a call of attention"
+            )
+    queries = _bounds("cu_seqlens_q", cu_seqlens_q, "query", q.shape)
+    keys = queries if cu_seqlens_k is None else _bounds("cu_seqlens_k", cu_seqlens_k, "key", k.shape)
+    if cu_seqlens_k is None:
+        _bounds("cu_seqlens_q", cu_seqlens_q, "key", k.shape)
+    if len(queries) != len(keys):
+        raise ShapeError(
+            f"cu_seqlens_q tells of {len(queries) - 1} sequences and cu_seqlens_k of {len(keys) - 1}: give both the "
+            "same number; a sequence may be empty"
+        )
+    out = np.zeros((q.shape[0], q.shape[1], v.shape[2]), q.dtype)
+    for n in range(max(1, len(queries) - 1)):  # one call at least: it checks the arguments
+        rows, columns = slice(*queries[n : n + 2]), slice(*keys[n : n + 2])
+        attention(
+            q[:, rows], k[:, columns], v[:, columns], mask=mask, bias=bias, q_offset=q_offset, scale=scale,
+            softcap=softcap, sinks=sinks, dropout=dropout, out=out[:, rows], **unknown,
+        )  # fmt: skip
+    return out
+
+
+def _bounds(name: str, given: Any, array: str, shape: tuple[int, ...]) -> list[int]:
+    """Return the beginnings of the sequences, and the end of the last."""
+    try:
+        bounds = np.asarray(given)
+    except ValueError:
+        bounds = np.asarray(None)
+    if bounds.ndim != 1 or bounds.dtype.kind not in "iu" or not bounds.size:
+        raise ShapeError(
+            f"{name} is {given!r}; it holds integers, the beginnings of N sequences and the total, (N + 1,)"
+        )
+    begins: IntArray = bounds.astype(np.int64)
+    if begins[0] != 0 or begins[-1] != shape[1] or np.any(np.diff(begins) < 0):
+        order = "ascending" if np.all(np.diff(begins) >= 0) else "not ascending"
+        raise ShapeError(
+            f"{name} runs from {begins[0]} to {begins[-1]}, {order}, and {array} has {shape[1]} rows (shape {shape}): "
+            f"it begins with 0, ends with {shape[1]} and never steps back; of lengths it is np.cumsum([0, *lengths])"
+        )
+    return [int(begin) for begin in begins]

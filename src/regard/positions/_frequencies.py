@@ -1,0 +1,70 @@
+"""How fast features turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from regard._arrays import as_input
+from regard._errors import DTypeError, ShapeError, UnsupportedError
+from regard.positions._arguments import as_count, finite
+
+BASE = 10000.0
+
+
+def rotary_frequencies(dim: int, *, base: float = BASE) -> npt.NDArray[np.float64]:
+    r"""Radians per position of each pair, :math:`\text{base}^{-2c/\text{dim}}`, in float64: what scaled variants scale.
+
+    Parameters
+    ----------
+    dim : int
+        Features that are turned; an odd one has a frequency for its last feature too.
+    base : float, optional
+        At least 1.
+
+    Raises
+    ------
+    ShapeError, UnsupportedError
+
+    Examples
+    --------
+    >>> import numpy as np, regard as rg
+    >>> from regard.positions import rotary_frequencies
+    >>> print(rotary_frequencies(6, base=1000.0).round(6))
+    [1.   0.1  0.01]
+    >>> x = np.ones((3, 6))
+    >>> linear = rg.rotary_embedding(x, frequencies=rotary_frequencies(6) / 4)      # linear scaling by 4
+    >>> np.array_equal(linear, rg.rotary_embedding(x, np.arange(3) / 4))
+    True
+    """
+    dim, number = as_count("dim", dim), finite("base", base)
+    if number < 1:
+        raise UnsupportedError(
+            f"base is {base!r}; frequencies base ** (-2c / dim) fall from 1 for a base over 1: pass one as {BASE:g}"
+        )
+    # [frequencies]
+    return number ** (-np.arange(0, dim, 2) / dim)
+    # [/frequencies]
+
+
+def as_frequencies(frequencies: Any, base: float | None, dim: int) -> npt.NDArray[np.float64]:
+    """Return one frequency per pair: those given, or those of the base."""
+    if frequencies is None:
+        return rotary_frequencies(dim, base=BASE if base is None else base)
+    if base is not None:
+        raise UnsupportedError(
+            f"base={base!r} and frequencies= both say how fast features turn: pass one of them; "
+            f"rotary_frequencies({dim}, base={base!r}) are those of the base"
+        )
+    given, pairs = as_input("frequencies", frequencies), (dim + 1) // 2
+    if given.dtype.kind not in "iuf":
+        raise DTypeError(f"frequencies has dtype {given.dtype}; they are radians per position: pass float64")
+    if given.shape != (pairs,):
+        raise ShapeError(
+            f"frequencies has shape {given.shape} and {dim} features have {pairs} pairs: pass shape ({pairs},), or dim="
+        )
+    if not np.isfinite(given).all():
+        raise UnsupportedError(f"frequencies has {(~np.isfinite(given)).sum()} entries that are not finite")
+    return given.astype(np.float64)
