@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard._attention.forward import ForwardResult, attention_forward
+from regard._attention.forward import ForwardResult
 from regard._errors import ShapeError, UnsupportedError
 from regard._types import IntArray
+from regard.layers import MultiHeadAttention
 
-from ._folder import ModelError, model_file, read_json
+from ._folder import ModelError, model_file, read_json, shown
 from .tokens import Encoded, Tokenizer, Word
 from .weights import FloatArray, Weights
 
@@ -93,26 +94,17 @@ class _Norm:
 
 @dataclass(frozen=True)
 class _Layer:
-    heads: int
-    query: _Dense
-    key: _Dense
-    value: _Dense
-    mix: _Dense
+    attention: MultiHeadAttention
     mix_norm: _Norm
     widen: _Dense
     narrow: _Dense
     norm: _Norm
 
     def __call__(self, x: FloatArray) -> tuple[FloatArray, Attended]:
-        query, key, value = (self._split(part(x)) for part in (self.query, self.key, self.value))
-        attended = Attended(query, key, value, attention_forward(query, key, value))
-        merged = attended.result.out.transpose(1, 0, 2).reshape(x.shape)
-        x = self.mix_norm(x + self.mix(merged))
-        return self.norm(x + self.narrow(gelu(self.widen(x)))), attended
-
-    def _split(self, x: FloatArray) -> FloatArray:
-        """(S, width) to (heads, S, width / heads)."""
-        return x.reshape(len(x), self.heads, x.shape[1] // self.heads).transpose(1, 0, 2)
+        mixed = self.attention.forward(x)
+        x = self.mix_norm(x + mixed.out)
+        x = self.norm(x + self.narrow(gelu(self.widen(x))))
+        return x, Attended(mixed.query, mixed.key, mixed.value, mixed.attention)
 
 
 class BertEncoder:
@@ -153,17 +145,27 @@ class BertEncoder:
         ShapeError
             If there are more ids than the model has positions.
         ModelError
-            If an id is not in the model's vocabulary.
+            If an id is not in the model's vocabulary, or if the model's values overflow float32 or are NaN.
         """
-        x = self._norm(self._word[self._checked(ids)] + self._position[: np.size(ids)] + self._type)
-        hidden, attention = [x], []
-        for layer in self._layers:
-            x, attended = layer(x)
-            hidden.append(x)
-            attention.append(attended)
+        checked = self.check(ids)
+        with np.errstate(all="ignore"):  # what it would warn of is refused below
+            x = self._norm(self._word[checked] + self._position[: checked.size] + self._type)
+            hidden, attention = [x], []
+            for layer in self._layers:
+                x, attended = layer(x)
+                hidden.append(x)
+                attention.append(attended)
+        wrong = [index for index, x in enumerate(hidden) if not np.isfinite(x).all()]
+        if wrong:
+            place = f"layer {wrong[0] - 1}" if wrong[0] else "the embeddings"
+            raise ModelError(
+                f"the output of {place} is not finite: the model's numbers overflow float32 or are NaN; "
+                "fetch model.safetensors and config.json again"
+            )
         return Trace(tuple(hidden), tuple(attention))
 
-    def _checked(self, ids: npt.ArrayLike) -> IntArray:
+    def check(self, ids: npt.ArrayLike) -> IntArray:
+        """Return token ids as int64 if the encoder reads them, else raise as `forward` does."""
         checked: IntArray = np.asarray(ids, dtype=np.int64)
         if checked.ndim != 1:
             raise ShapeError(f"ids have shape {checked.shape}; give one sequence, shape (S,)")
@@ -196,14 +198,18 @@ class _Reader:
         weight, bias = (self.weights.take(f"{name}.LayerNorm.{part}", self.config.width) for part in ("weight", "bias"))
         return _Norm(weight, bias, self.config.eps)
 
+    def attention(self, name: str) -> MultiHeadAttention:
+        width = self.config.width
+        tensors: dict[str, FloatArray] = {}
+        for part in ("self.query", "self.key", "self.value", "output.dense"):
+            dense = self.dense(f"{name}.{part}", width, width)
+            tensors |= {f"{part}.weight": dense.weight, f"{part}.bias": dense.bias}
+        return MultiHeadAttention.from_bert(tensors, "", num_heads=self.config.heads)
+
     def layer(self, name: str) -> _Layer:
         width, inner = self.config.width, self.config.inner
         return _Layer(
-            heads=self.config.heads,
-            query=self.dense(f"{name}.attention.self.query", width, width),
-            key=self.dense(f"{name}.attention.self.key", width, width),
-            value=self.dense(f"{name}.attention.self.value", width, width),
-            mix=self.dense(f"{name}.attention.output.dense", width, width),
+            attention=self.attention(f"{name}.attention"),
             mix_norm=self.norm(f"{name}.attention.output"),
             widen=self.dense(f"{name}.intermediate.dense", inner, width),
             narrow=self.dense(f"{name}.output.dense", width, inner),
@@ -245,13 +251,16 @@ def _read_config(path: Path) -> Config:
         has = found.get(name, defaults.get(name))
         if has != value:
             raise UnsupportedError(
-                f"{path} says {name} = {has!r}; only BERT encoders with {name} = {value!r} are supported"
+                f"{path} says {name} = {shown(has)}; only BERT encoders with {name} = {value!r} are supported"
             )
 
     def number(name: str, kind: type = int) -> Any:
         value: Any = found.get(name)
-        if type(value) not in (int, kind) or value <= 0:
-            raise ModelError(f"{path} says {name} = {value!r}; it must be a positive {kind.__name__}")
+        if type(value) not in (int, kind) or not 0 < value <= _LARGEST[kind]:  # no NaN is between them
+            raise ModelError(
+                f"{path} says {name} = {shown(value)}; it must be a positive {kind.__name__}, "
+                f"at most {_LARGEST[kind]:.4g}"
+            )
         return value
 
     config = Config(
@@ -262,7 +271,7 @@ def _read_config(path: Path) -> Config:
         heads=number("num_attention_heads"),
         layers=number("num_hidden_layers"),
         inner=number("intermediate_size"),
-        eps=number("layer_norm_eps", float),
+        eps=float(number("layer_norm_eps", float)),
     )
     if config.width % config.heads:
         raise ShapeError(
@@ -272,6 +281,8 @@ def _read_config(path: Path) -> Config:
     return config
 
 
+# Sizes are int64 in NumPy, and what is added to a variance is a float32.
+_LARGEST = {int: 2**63 - 1, float: float(np.finfo(np.float32).max)}
 _EDGE, _STEP = 6.0, 2.0**-12
 
 

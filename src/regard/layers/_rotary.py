@@ -1,0 +1,44 @@
+"""Where queries and keys stand, for a layer that turns them by their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from regard._errors import AlignmentError, ShapeError
+from regard._plan.options import as_mask, as_offset, resolve_offset
+from regard._plan.shapes import broadcast_lead
+from regard._types import Array, IntArray
+
+Rotary: TypeAlias = Callable[[Array, IntArray], Array]
+
+
+def rotate(rotary: Rotary, q: Array, k: Array, mask: Any, q_offset: Any) -> tuple[Array, Array]:
+    """Turn query i by position ``q_offset + i`` and key j by position j; both are ``(..., heads, S, D)``."""
+    queries, keys = q.shape[-2], k.shape[-2]
+    offset = as_offset(q_offset)
+    if offset is None and queries != keys:
+        raise AlignmentError(
+            f"this layer turns queries and keys by their positions, and {queries} queries can stand among {keys} keys "
+            f'in two ways: pass q_offset="start" (query i at position i) or q_offset="end" (query i at position '
+            f"{keys - queries} + i: the last query at the last key, as when decoding with a cache)"
+        )
+    lead = broadcast_lead(q.shape, k.shape, k.shape)
+    first = resolve_offset(offset, as_mask(mask), True, lead, queries, keys)
+    start: int | IntArray = first if isinstance(first, int) else first.array()[..., None]
+    if not isinstance(start, int):
+        q = np.broadcast_to(q, (*lead, *q.shape[-3:]))  # one query may stand elsewhere in each sequence of keys
+    return _turned(rotary, q, start + np.arange(queries)), _turned(rotary, k, np.arange(keys))
+
+
+def _turned(rotary: Rotary, x: Array, positions: IntArray) -> Array:
+    turned = rotary(x, positions)
+    shape, dtype = getattr(turned, "shape", None), getattr(turned, "dtype", None)
+    if shape != x.shape or dtype != x.dtype:
+        raise ShapeError(
+            f"rotary got {x.dtype} {x.shape} and positions {positions.shape}, and gave {dtype} {shape}: it must give "
+            "an array of the shape and dtype that it gets"
+        )
+    return turned

@@ -1,0 +1,130 @@
+"""Q, K and V in their layouts, with the past: views of heads, and what does not fit together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from regard._arrays import as_input, require_float
+from regard._errors import DTypeError, ShapeError
+from regard._types import Array
+from regard.layers import merge_heads, split_heads
+
+from ._attributes import WINDOWS_SINCE
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Query, and key and value with their past in front, all ``(B, H, S, D)``.
+
+    ``past`` is the length of the past, None without one; ``packed`` tells that Q was ``(B, L, H * D)``.
+    """
+
+    query: Array
+    key: Array
+    value: Array
+    past: int | None
+    packed: bool
+
+    @property
+    def scores_shape(self) -> tuple[int, int, int, int]:
+        """``(B, Hq, L, S)``."""
+        batch, heads, queries, _ = self.query.shape
+        return batch, heads, queries, self.key.shape[2]
+
+    def empty_output(self, dtype: np.dtype[Any]) -> Array:
+        """Make room for the output, so that its heads lie in memory as the layout of Q asks."""
+        batch, heads, queries, _ = self.query.shape
+        dv = self.value.shape[3]
+        if self.packed:
+            return np.empty((batch, queries, heads, dv), dtype).swapaxes(1, 2)
+        return np.empty((batch, heads, queries, dv), dtype)
+
+    def in_layout(self, out: Array) -> Array:
+        """Give an output the layout of Q."""
+        return merge_heads(out) if self.packed else out
+
+
+def as_inputs(
+    Q: Any, K: Any, V: Any, past_key: Any, past_value: Any, q_num_heads: Any, kv_num_heads: Any, opset: int
+) -> Inputs:
+    """Check the layouts, and join past and new keys."""
+    named = {"Q": as_input("Q", Q), "K": as_input("K", K), "V": as_input("V", V)}
+    for name, array in named.items():
+        require_float(name, array.dtype)
+    if named["Q"].dtype != named["K"].dtype:
+        raise DTypeError(f"Q is {named['Q'].dtype} and K is {named['K'].dtype}: only V may differ; cast them to one")
+    shapes = {name: array.shape for name, array in named.items()}
+    rank = named["Q"].ndim
+    if rank not in (3, 4) or any(array.ndim != rank for array in named.values()):
+        raise ShapeError(
+            f"Q, K and V have shapes {_listed(shapes)}; all are 4-D (B, H, L, D), or all 3-D (B, L, H * D)"
+        )
+    if len({array.shape[0] for array in named.values()}) > 1:
+        raise ShapeError(f"Q, K and V have shapes {_listed(shapes)}: axis 0 is the batch, and must be equal")
+    heads = {"Q": q_num_heads, "K": kv_num_heads, "V": kv_num_heads}
+    if rank == 3:
+        named = {name: to_heads(name, array, heads[name], _ATTRIBUTE[name]) for name, array in named.items()}
+    else:
+        for name in ("Q", "K"):
+            _check_count(name, named[name], heads[name], opset)
+    if (past_key is None) != (past_value is None):
+        given, missing = ("past_value", "past_key") if past_key is None else ("past_key", "past_value")
+        raise ShapeError(f"{given} is given and {missing} is not: they go together, pass both or none")
+    if past_key is None:
+        return Inputs(named["Q"], named["K"], named["V"], None, rank == 3)
+    key = _joined("past_key", past_key, "K", named["K"])
+    value = _joined("past_value", past_value, "V", named["V"])
+    past = key.shape[2] - named["K"].shape[2]
+    return Inputs(named["Q"], key, value, past, rank == 3)
+
+
+def to_heads(name: str, array: Array, heads: Any, attribute: str) -> Array:
+    """View ``(B, L, H * D)`` as ``(B, H, L, D)``, with the operator's own words for what does not fit."""
+    if heads is None:
+        raise ShapeError(f"{name} is 3-D, shape {array.shape}, and its heads are not told: pass {attribute}=")
+    if not isinstance(heads, int | np.integer) or isinstance(heads, bool) or heads < 1 or array.shape[2] % heads:
+        raise ShapeError(
+            f"{name} has shape {array.shape} and {attribute} is {heads!r}: the last axis is heads * head size, so "
+            f"{array.shape[2]} must be a multiple of a number of heads, 1 or more"
+        )
+    view: Array = split_heads(array, int(heads))
+    return view
+
+
+_ATTRIBUTE = {"Q": "q_num_heads", "K": "kv_num_heads", "V": "kv_num_heads"}
+
+
+def _check_count(name: str, array: Array, heads: Any, opset: int) -> None:
+    """With 4-D inputs a number of heads says nothing new: refuse it from opset 25 on, before if it is wrong."""
+    attribute = _ATTRIBUTE[name]
+    if heads is None:
+        return
+    if opset >= WINDOWS_SINCE:
+        raise ShapeError(
+            f"{attribute} is {heads!r} and {name} is 4-D, shape {array.shape}: from opset {WINDOWS_SINCE} on "
+            f"{attribute} is for 3-D inputs only, leave it out"
+        )
+    if heads != array.shape[1]:
+        raise ShapeError(
+            f"{attribute} is {heads!r} and {name} has {array.shape[1]} heads (shape {array.shape}): leave it out"
+        )
+
+
+def _joined(past_name: str, past: Any, name: str, new: Array) -> Array:
+    past = as_input(past_name, past)
+    batch, heads, _, width = new.shape
+    if past.ndim != 4 or (past.shape[0], past.shape[1], past.shape[3]) != (batch, heads, width):
+        raise ShapeError(
+            f"{past_name} has shape {past.shape} and {name} in heads has {new.shape}: the past is 4-D, "
+            f"({batch}, {heads}, past length, {width})"
+        )
+    if past.dtype != new.dtype:
+        raise DTypeError(f"{past_name} is {past.dtype} and {name} is {new.dtype}: cast one to the other's dtype")
+    return np.concatenate((past, new), axis=2)
+
+
+def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
+    return ", ".join(str(shape) for shape in shapes.values())
