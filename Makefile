@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 # What was installed lives and dies with the environment.
 STAMPS := $(VENV)/.stamps
 NATIVE := CMakeLists.txt $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inl')
-DOCS := $(shell find docs src -name __pycache__ -prune -o -type f -print) CONTRIBUTING.md tests/test_docs_pages.py
+DOCS := $(shell find docs src -name __pycache__ -prune -o -type f -print) CONTRIBUTING.md tests/test_docs_pages.py \
+  tests/heavy/test_onnx.py
 CMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" cmake
 
 .PHONY: help run test test-python test-native test-all lint format bench sanitize docs clean
@@ -20,6 +21,7 @@ help:
 	@echo "make bench      timings against NumPy on this machine (quiet it first)"
 	@echo "make sanitize   native tests under Address-, UndefinedBehaviour- and ThreadSanitizer"
 	@echo "make docs       the documentation, into build/docs/index.html, and its examples"
+	@echo "make package    sdist and wheels into build/package, tested as installed: oldest and newest Python and NumPy"
 	@echo "make soak       long random runs, MINUTES=10; the result is kept in tests/data/soak"
 	@echo "make coverage   branches of src that the tests take; at least 95 %"
 	@echo "make clean      remove everything that make has made"
@@ -102,7 +104,7 @@ clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests benchmarks tools -name __pycache__ -prune -exec rm -rf {} +
 
-.PHONY: soak coverage
+.PHONY: soak coverage package
 MINUTES ?= 10
 
 # Random problems on every target of this machine; what came of them is kept in tests/data/soak.
@@ -114,3 +116,13 @@ coverage: $(STAMPS)/install $(STAMPS)/model
 	@mkdir -p build
 	COVERAGE_FILE=build/.coverage $(BIN)/python -m pytest --cov=src/regard --cov-branch --cov-fail-under=95 \
 	  --cov-report=term-missing:skip-covered
+
+PACKAGED := $(shell find src native tests docs tools benchmarks requirements -name __pycache__ -prune -o -type f -print) \
+  CMakeLists.txt Makefile pyproject.toml LICENSE $(wildcard *.md)
+
+# What would be released, built from its sdist and tested where it would be installed.
+package: build/package/.complete
+
+build/package/.complete: $(STAMPS)/deps $(PACKAGED)
+	$(BIN)/python tools/package.py
+	@touch $@

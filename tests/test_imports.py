@@ -6,7 +6,9 @@ from pathlib import Path
 
 import regard as rg
 
-EXTRAS = ["torch", "jax", "typer", "rich", "safetensors", "tokenizers", "onnx", "transformers", "matplotlib"]
+EXTRAS = [
+    "torch", "jax", "ml_dtypes", "typer", "rich", "safetensors", "tokenizers", "onnx", "transformers", "matplotlib",
+]  # fmt: skip
 
 
 def loaded(code):
@@ -20,18 +22,27 @@ def test_import_loads_no_extra():
     assert loaded("import regard; regard.plan; regard.reference.attention") == []
 
 
+def test_numpy_arrays_load_no_other_library():
+    script = "import numpy as np, regard; x = np.ones((1, 2, 3), {}); regard.attention_forward(x, x, x).weights[0]"
+    assert loaded(script.format("np.float32")) == loaded(script.format("np.float16")) == []
+
+
 def test_this_test_can_fail():
     assert loaded("import regard, rich") == ["rich"]
 
 
 def test_public_names():
     public = {name for name in vars(rg) if not name.startswith("_")}
-    packages = {"masks", "numerics", "models", "viz", "cli", "state"}  # submodules, seen once imported
+    packages = {
+        "biases", "cli", "layers", "masks", "models", "numerics", "onnx", "positions", "state", "transformers", "viz",
+    }  # seen once imported  # fmt: skip
     assert public - packages == {
-        "AlignmentError", "AttentionState", "Aux", "Blocks", "Causal", "Chunked", "DTypeError", "Dense", "Dilated",
-        "Documents", "Empty", "ForwardResult", "Full", "Global", "KeyLengths", "Mask", "MaskError", "Prefix",
-        "RegardError", "ShapeError", "UnsupportedError", "Window", "attention", "attention_forward", "config",
-        "from_function", "merge_states", "plan", "reference",
+        "Alibi", "AlignmentError", "AttentionState", "Aux", "Bias", "Blocks", "Causal", "Chunked", "DTypeError", "Dense",
+        "DenseBias", "Dilated", "Documents", "Empty", "ForwardResult", "Full", "Global", "KeyLengths", "KeyPadding",
+        "Mask", "MaskError", "MultiHeadAttention", "PerHead", "Prefix", "RegardError", "RelativeBias", "ShapeError",
+        "T5Bias", "UnsupportedError", "Window", "attention", "attention_forward", "config", "from_function",
+        "merge_heads", "merge_states", "plan", "reference", "rotary_embedding", "sinusoidal_positions", "split_heads",
+        "varlen_attention",
     }  # fmt: skip
 
 

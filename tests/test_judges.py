@@ -12,7 +12,7 @@ def test_same_bits_tells_zeros_nans_and_last_digits_apart():
     assert_same_bits(one, one.copy())
     for other in (
         [-0.0, 1, np.nan],
-        [0, np.nextafter(np.float32(1), 2), np.nan],
+        [0, np.nextafter(np.float32(1), np.float32(2)), np.nan],
         [0, 1, -np.float32(np.nan)],
     ):
         with pytest.raises(AssertionError, match="1 of 3 differ"):

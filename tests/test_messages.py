@@ -83,10 +83,6 @@ def test_other_containers():
         key=K.astype(np.float64),
         call=rg.reference.attention,
     )
-    torch_like = type("Tensor", (), {"__module__": "torch"})()
-    refused(rg.UnsupportedError, "torch array", "query.detach().numpy()", query=torch_like)
-    jax_like = type("ArrayImpl", (), {"__module__": "jaxlib._jax"})()
-    refused(rg.UnsupportedError, "np.asarray(", query=jax_like)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +198,7 @@ def test_odd_values():
     with pytest.raises(IndexError, match="not by ndarray"):
         weights[0, np.array(1)]
     with pytest.raises(ValueError, match="always new"):
-        np.asarray(weights, copy=False)
+        weights.__array__(copy=False)  # np.asarray(weights, copy=False), which NumPy 1.26 lacks
 
 
 def test_sinks():
