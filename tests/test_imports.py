@@ -37,12 +37,12 @@ def test_public_names():
         "biases", "cli", "layers", "masks", "models", "numerics", "onnx", "positions", "state", "transformers", "viz",
     }  # seen once imported  # fmt: skip
     assert public - packages == {
-        "Alibi", "AlignmentError", "AttentionState", "Aux", "Bias", "Blocks", "Causal", "Chunked", "DTypeError", "Dense",
-        "DenseBias", "Dilated", "Documents", "Empty", "ForwardResult", "Full", "Global", "KeyLengths", "KeyPadding",
-        "Mask", "MaskError", "MultiHeadAttention", "PerHead", "Prefix", "RegardError", "RelativeBias", "ShapeError",
-        "T5Bias", "UnsupportedError", "Window", "attention", "attention_forward", "config", "from_function",
-        "merge_heads", "merge_states", "plan", "reference", "rotary_embedding", "sinusoidal_positions", "split_heads",
-        "varlen_attention",
+        "Alibi", "AlignmentError", "AttentionState", "Aux", "Bias", "Blocks", "Causal", "Chunked", "DTypeError",
+        "Dense", "DenseBias", "Dilated", "Documents", "Empty", "ForwardResult", "Full", "Global", "KeyLengths",
+        "KeyPadding", "Mask", "MaskError", "MultiHeadAttention", "PerHead", "Prefix", "RegardError", "RelativeBias",
+        "ShapeError", "T5Bias", "UnsupportedError", "Window", "attention", "attention_forward", "config",
+        "from_function", "merge_heads", "merge_states", "plan", "reference", "rotary_embedding", "sinusoidal_positions",
+        "split_heads", "varlen_attention",
     }  # fmt: skip
 
 
