@@ -10,7 +10,8 @@ Choices, with their reasons:
 * Pictures and tables of numbers are computed in the build from the library (`figures/`, `_ext/computed.py`), as SVG
   and tables with the page's own colours: nothing to update by hand, readable in light and dark, no plotting library.
 * Code of the lesson is included from `src` and `native`, by markers where a whole function is too much.
-* Examples are run by `tests/test_docs_pages.py`, which `make docs` runs after the build.
+* Examples are run by `tests/test_docs_pages.py`, which `make docs` runs after the build; those in blocks
+  ``pycon torch`` and the like by `tests/heavy/test_docs_heavy.py`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "logo": {"text": "regard"},
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 7,
     "navbar_end": ["theme-switcher"],
     "navbar_persistent": ["search-button"],
     "secondary_sidebar_items": ["page-toc"],
@@ -68,4 +69,5 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "start": [], "contract": [], "masks": [], "numerics": [], "contributing": []}
+_ALONE = ("index", "start", "coming-from", "contract", "masks", "biases", "numerics", "contributing")
+html_sidebars = {page: [] for page in _ALONE}

@@ -32,6 +32,17 @@ def test_public_functions_have_an_example():
         rg.config,
         rg.merge_states,
         rg.AttentionState,
+        rg.varlen_attention,
+        rg.Bias,
+        rg.Alibi,
+        rg.RelativeBias,
+        rg.T5Bias,
+        rg.DenseBias,
+        rg.KeyPadding,
+        rg.PerHead,
+        rg.MultiHeadAttention,
+        rg.rotary_embedding,
+        rg.sinusoidal_positions,
     ):
         assert ">>>" in function.__doc__, function.__name__
 

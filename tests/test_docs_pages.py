@@ -31,10 +31,16 @@ def fences(text):
         yield match[2].strip("{}"), match[3].strip(), match[4], text.count("\n", 0, match.start()) + 1
 
 
-def run(text, name, names):
+# A block "pycon torch" needs torch: tests/heavy/test_docs_heavy.py runs its page.
+FRAMEWORKS = {"torch", "jax", "transformers"}
+
+
+def run(text, name, names, installed=frozenset()):
     """Run the examples of a page in order; return what failed, as doctest prints it."""
     parser, runner, said = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), []
-    for kind, _, body, line in fences(text):
+    for kind, needs, body, line in fences(text):
+        if kind in ("pycon", "python") and needs and needs not in installed:
+            continue
         if kind == "pycon":
             test = parser.get_doctest(body, names, f"{name}:{line}", name, line)
             runner.run(test, out=said.append, clear_globs=False)
@@ -56,6 +62,8 @@ def test_examples(page):
 
 def test_a_wrong_example_is_found():
     assert "Expected:\n    3" in run("```pycon\n>>> 1 + 1\n3\n```\n", "page", {})
+    assert run("```pycon torch\n>>> 1 + 1\n3\n```\n", "page", {}) == ""
+    assert "Expected:\n    3" in run("```pycon torch\n>>> 1 + 1\n3\n```\n", "page", {}, {"torch"})
     assert "ZeroDivisionError" in run("```pycon\n>>> 1 / 0\n```\n", "page", {})
     assert run("```pycon\n>>> 1 + 1\n2\n```\n", "page", {}) == ""
 
@@ -92,7 +100,7 @@ def unfounded(text):
     ]
 
 
-VERSIONS = {"2.13", "0.10.2", "3.10"}  # of other software
+VERSIONS = {"2.13", "0.10.2", "1.23", "3.10", "5.24"}  # of other software
 
 
 @every_page
@@ -138,8 +146,9 @@ def test_included_code_exists(page):
 def test_blocks_are_of_kinds_that_are_checked(page):
     kinds = {"pycon", "python", "sh", "picture", "computed", "literalinclude", "include", "toctree", "eval-rst"}
     makefile = (ROOT / "Makefile").read_text()
-    for kind, _, body, line in fences(page.read_text()):
+    for kind, argument, body, line in fences(page.read_text()):
         assert kind in kinds, f"{page}:{line}"
+        assert kind not in ("pycon", "python") or argument in {"", *FRAMEWORKS}, f"{page}:{line}: {argument}"
         if kind == "sh":
             for target in re.findall(r"^make ([\w-]+)", body, re.M):
                 assert re.search(rf"^{target}:", makefile, re.M), f"{page}:{line}: make {target}"
@@ -212,6 +221,10 @@ class TestFigures:
             ("rows.conventions", ["30", "NaN", "0"]),
             ("low.logits", ["1.6 %", "0.2 %", "13.3 %", "64.9 %", "6.4 %"]),
             ("low.ones", ["2048", "256", "4096"]),
+            ("biases.slopes", ["2<sup>−2</sup>, 2<sup>−4</sup>, 2<sup>−6</sup>, 2<sup>−8</sup>"]),
+            ("biases.diagonals", ["−2", "−1.5", "−1", "−0.5", "0"]),
+            ("positions.forgotten", ["(0.098571, 0.381603, 0.519826)", "(0.274069, 0.274069, 0.451863)"]),
+            ("positions.distances", ["1", "0.540", "−0.416", "−0.990", "−0.654", "0.284"]),  # cosines of 0 to 5
         ],
     )
     def test_worked_numbers(self, name, cells):
@@ -235,6 +248,14 @@ class TestFigures:
         raw, scaled = scale.measure(64, False), scale.measure(64, True)
         assert abs(raw.mean_gradient - scaled.mean_gradient) < 0.003
         assert raw.dead > 0.1
+
+    def test_angles_in_float32_get_worse_and_ours_do_not(self):
+        rows = importlib.import_module("figures.positions").precision().rows
+        angles, naive, ours = (np.array([float(row[n].replace("−", "-")) for row in rows]) for n in (1, 2, 3))
+        assert (np.diff(angles) > 0).all()
+        assert (np.diff(naive) > 0).all()
+        assert angles[3] > 0.05  # position 10⁶
+        assert (ours < 2.0**-24).all()
 
     def test_the_carry_decides(self):
         rows = importlib.import_module("figures.low").carried()

@@ -9,14 +9,18 @@ import regard
 
 LAYERS = [
     ["_errors", "_types", "_native"],  # the extension imports nothing of regard's
-    ["_fit"],
+    ["_fit", "_libraries"],
     ["masks", "numerics"],
+    ["biases"],
     ["_arrays", "_runtime"],
     ["_plan"],
     ["_engine", "state"],
     ["reference"],
     ["_attention"],
+    ["positions"],
+    ["layers"],
     ["models"],
+    ["onnx", "transformers"],  # bridges
     ["viz"],
     ["cli"],
 ]

@@ -121,6 +121,12 @@ def test_a_function_per_head():
     assert extra(ATTENTION.format(f"mask={mask}, q_offset='end'"), d=16, heads=4, queries=300) < BUDGET
 
 
+def test_positions_per_batch_entry():
+    """The ranges of 1024 rows of 4096 entries, each at a position of its own, are 64 MiB, and took four times that."""
+    call = "rg.attention(np.broadcast_to(q, (4096, 1, 1024, 1)), k, v, mask=near, q_offset=np.arange(4096) % 50)"
+    assert extra(call, keys=64, d=1, queries=1024) < BUDGET
+
+
 FORWARD = {
     "everything": "(r := rg.attention_forward(q, k, v, mask=narrow, aux=rg.Aux(state=True))).out, r.lse, r.state.out",
     "weights": "[rg.attention_forward(q, k, v, mask=narrow).weights[0, 0, 70_000:70_016]]",

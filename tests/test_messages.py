@@ -256,3 +256,32 @@ def test_weights_index():
     ]:
         with pytest.raises(IndexError, match=text):
             weights[index]
+
+
+class Shape:
+    """What a plan needs of an array, at sizes that no memory holds."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, *shape):
+        self.shape = shape
+
+
+@pytest.mark.parametrize(
+    ("shape", "parts"),
+    [
+        ((1,) * 39 + (2, 5, 8), ["42 axes", "32"]),
+        ((2**40, 1, 5, 8), ["2**31 heads", "(1099511627776, 1, 5, 5)"]),
+        ((1, 8, 2**40, 8), ["2**62 scores", "split it"]),
+        ((2**62, 2**62, 1, 1), ["2**31 heads"]),
+    ],
+)
+def test_sizes_beyond_counting(shape, parts):
+    with pytest.raises(rg.ShapeError) as caught:
+        rg.plan(*[Shape(*shape)] * 3)
+    assert all(part in str(caught.value) for part in parts), caught.value
+
+
+def test_a_plan_without_a_mask_counts_at_once():
+    tiles = rg.plan(*[Shape(1, 8, 2**20, 64)] * 3).tiles
+    assert (tiles.visited, tiles.partial, tiles.skipped) == (8 * 2**14 * -(-(2**20) // 96), 0, 0)

@@ -341,6 +341,7 @@ def test_model_errors_are_one_line(regard, tmp_path):
 
 def test_what_is_printed_cannot_command_the_terminal(regard):
     assert printable("a\x1b[2J\u202eb\n漢é") == "a\\x1b[2J\\u202eb\\n漢é"
+    assert printable("\u2028\u2029\x9b\udcff\ue000 ") == "\\u2028\\u2029\\x9b\\udcff\\ue000 "
     _, out, _ = regard("view", "--word", "it\u202e", "-o", "a\x1b[2J.html")
     assert "\\u202e" in out
     _, _, err = regard("view", "--model", "\x1b[2Jx")

@@ -14,6 +14,9 @@ from sphinx.application import Sphinx
 
 import regard
 import regard.numerics
+import regard.onnx
+import regard.positions
+import regard.transformers
 
 
 def _parameters(of: object) -> set[str]:
@@ -27,7 +30,8 @@ def _parameters(of: object) -> set[str]:
     return found
 
 
-_NAMES = _parameters(regard) | _parameters(regard.numerics) | _parameters(regard.reference)
+_MODULES = (regard, regard.numerics, regard.reference, regard.positions, regard.onnx, regard.transformers)
+_NAMES = set().union(*map(_parameters, _MODULES))
 
 
 def _resolve(app: Sphinx, env: Any, node: nodes.Element, contnode: nodes.Element) -> nodes.Element | None:

@@ -61,9 +61,12 @@ def first_keys() -> Picture:
 def key_lengths() -> Picture:
     """Draw padding at the end of each batch entry."""
     keep = rg.KeyLengths([2, 5, 0]).materialize(6, 6, lead=(3,))
+    left = rg.KeyPadding(np.arange(6) >= 2)
     return _draw(
         *((f"entry {b}: n = {n}", keep[b, 0]) for b, n in enumerate((2, 5, 0))),
-        alt="Three batch entries with two, five and no keys: the columns of padding are dropped for every query.",
+        ("KeyPadding", left.materialize(6, 6)),
+        alt="Three batch entries with two, five and no keys, and one with padding in front of its keys: the columns of "
+        "padding are dropped for every query.",
     )
 
 
@@ -104,6 +107,16 @@ def function() -> Picture:
         return j // 2 <= p // 2
 
     return _panels(rg.from_function(stairs), alt="Stairs: blocks of two by two on and below the diagonal.")
+
+
+def per_head() -> Picture:
+    """Two heads with masks of their own."""
+    masks = rg.Causal(), rg.Causal() & rg.Window(left=2)
+    keep = rg.PerHead(masks).materialize(6, 6)
+    return _draw(
+        *((f"head {h}: {mask!r}", keep[h]) for h, mask in enumerate(masks)),
+        alt="Head 0 keeps the lower triangle, head 1 a band of three keys that ends at the query.", gap=110,
+    )  # fmt: skip
 
 
 def combined() -> Picture:

@@ -33,8 +33,8 @@ _NAMES = {
     "`linear_attention`": "linear_attention",
 }
 _MODULES = {
-    "`regard.torch`, arrays of torch": "torch",
-    "`regard.jax`, arrays of JAX": "jax",
+    "`regard.torch`, torch's own signatures": "torch",
+    "`regard.jax`, JAX's own signature": "jax",
     "`regard.onnx`": "onnx",
     "`regard.transformers`": "transformers",
 }

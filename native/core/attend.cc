@@ -143,6 +143,10 @@ Outcome for_each_block(const Engine& engine, const Problem& p, int threads, cons
 void count_block(const Problem& p, const Block& block, int tile, std::vector<int>& seen, std::vector<int>& whole,
                  TileCount& total) {
   const int64_t tiles = (p.keys + tile - 1) / tile;
+  if (p.mask.kind == Mask::kFull) {
+    total.visited += tiles;
+    return;
+  }
   if (p.mask.kind != Mask::kSpans) {
     const TileCount one = count_tiles(p, block, tile);
     total = {total.visited + one.visited, total.partial + one.partial, total.skipped + one.skipped};

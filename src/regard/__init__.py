@@ -1,5 +1,6 @@
 """regard: exact scaled dot-product attention for NumPy arrays on the CPU, in O(n) memory."""
 
+from regard import biases as biases
 from regard import masks as masks
 from regard import numerics as numerics
 from regard import reference as reference
@@ -8,6 +9,7 @@ from regard._attention.forward import ForwardResult as ForwardResult
 from regard._attention.forward import attention as attention
 from regard._attention.forward import attention_forward as attention_forward
 from regard._attention.forward import plan as plan
+from regard._attention.varlen import varlen_attention as varlen_attention
 from regard._errors import AlignmentError as AlignmentError
 from regard._errors import DTypeError as DTypeError
 from regard._errors import MaskError as MaskError
@@ -15,6 +17,14 @@ from regard._errors import RegardError as RegardError
 from regard._errors import ShapeError as ShapeError
 from regard._errors import UnsupportedError as UnsupportedError
 from regard._runtime import config as config
+from regard.biases import Alibi as Alibi
+from regard.biases import Bias as Bias
+from regard.biases import DenseBias as DenseBias
+from regard.biases import RelativeBias as RelativeBias
+from regard.biases import T5Bias as T5Bias
+from regard.layers import MultiHeadAttention as MultiHeadAttention
+from regard.layers import merge_heads as merge_heads
+from regard.layers import split_heads as split_heads
 from regard.masks import Blocks as Blocks
 from regard.masks import Causal as Causal
 from regard.masks import Chunked as Chunked
@@ -25,10 +35,14 @@ from regard.masks import Empty as Empty
 from regard.masks import Full as Full
 from regard.masks import Global as Global
 from regard.masks import KeyLengths as KeyLengths
+from regard.masks import KeyPadding as KeyPadding
 from regard.masks import Mask as Mask
+from regard.masks import PerHead as PerHead
 from regard.masks import Prefix as Prefix
 from regard.masks import Window as Window
 from regard.masks import from_function as from_function
+from regard.positions import rotary_embedding as rotary_embedding
+from regard.positions import sinusoidal_positions as sinusoidal_positions
 from regard.state import AttentionState as AttentionState
 from regard.state import merge_states as merge_states
 

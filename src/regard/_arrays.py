@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from regard._errors import DTypeError, ShapeError, UnsupportedError
+from regard._libraries import NUMPY, Library, as_dtype, is_torch_dtype, library_of
 from regard._types import FLOAT_DTYPES, Array
-
-_TO_NUMPY = {
-    "torch": "{name}.detach().numpy()",
-    "tensorflow": "{name}.numpy()",
-    "cupy": "{name}.get()",
-    "jax": "np.asarray({name})",
-    "jaxlib": "np.asarray({name})",
-}
+from regard.biases import Bias, DenseBias, as_bias
 
 
 class HasShapeAndDType(Protocol):
@@ -26,59 +21,106 @@ class HasShapeAndDType(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Operands:
-    """The arrays that a call reads."""
+    """The arrays that a call reads, as NumPy sees them, and the library that they came from."""
 
     query: Array
     key: Array
     value: Array
-    bias: Array | None = None
+    bias: Bias | None = None
     sinks: Array | None = None
+    library: Library = NUMPY
 
     @classmethod
     def of(cls, query: Any, key: Any, value: Any, bias: Any = None, sinks: Any = None) -> Operands:
-        """Take the user's arguments as NumPy arrays."""
+        """Take the user's arguments, all of one library; lists and numbers go with any.
+
+        Raises
+        ------
+        UnsupportedError, DTypeError
+            As `as_input`; and where the libraries differ.
+        """
+        intake = Intake()
+        listed = isinstance(bias, list | tuple)
         return cls(
-            as_input("query", query),
-            as_input("key", key),
-            as_input("value", value),
-            None if bias is None else as_input("bias", bias),
-            None if sinks is None else as_input("sinks", sinks),
+            intake.floats("query", query),
+            intake.floats("key", key),
+            intake.floats("value", value),
+            None if bias is None else as_bias(bias).with_arrays(partial(as_input if listed else intake, "bias")),
+            None if sinks is None else intake.floats("sinks", sinks),
+            intake.library,
         )
+
+    def arrays(self) -> list[tuple[str, Array]]:
+        """Name each array of the user's."""
+        named = [("query", self.query), ("key", self.key), ("value", self.value)]
+        if self.bias is not None:
+            named += [("bias", term.array) for term in self.bias.parts if isinstance(term, DenseBias)]
+        return named if self.sinks is None else [*named, ("sinks", self.sinks)]
+
+
+class Intake:
+    """Takes the arrays of one call, one after the other, and sees that they are of one library."""
+
+    def __init__(self) -> None:
+        self.library: Library = NUMPY
+        self._first = ""
+
+    def __call__(self, name: str, value: Any) -> Array:
+        """Take one array, as `as_input`."""
+        library = library_of(name, value)
+        if library is None:
+            return as_input(name, value)
+        if not self._first:
+            self.library, self._first = library, name
+        elif library is not self.library and library.what != self.library.what:
+            raise UnsupportedError(
+                f"{self._first} is a {self.library.what} and {name} is a {library.what}: the arrays of a call, and "
+                f"its result, are of one library; convert {name} or {self._first}"
+            )
+        return as_input(name, value) if library is NUMPY else library.read(name, value)
+
+    def floats(self, name: str, value: Any) -> Array:
+        """Take one array; what is not of floats is refused by the name that its own library has for its dtype."""
+        array = self(name, value)
+        if self.library is not NUMPY and array.dtype.kind not in "fV":
+            require_float(name, getattr(value, "dtype", array.dtype))
+        return array
 
 
 def as_input(name: str, value: Any) -> Array:
     """Return ``value`` as a NumPy array without a copy; nested lists of numbers become float64.
 
+    Torch tensors, JAX arrays, and what any other library hands over by DLPack are viewed as they lie in CPU memory.
+
     Raises
     ------
     UnsupportedError
-        ``value`` is an array of another library.
+        ``value`` is on another device, has no elements to read (tracers of JAX, fake tensors), or requires grad.
     DTypeError
         ``value`` is not an array of numbers, or is a masked array.
     """
+    if type(value) is np.ndarray:
+        return value
     if value is None:
         raise DTypeError(f"{name} is None; it must be an array of numbers")
-    library = type(value).__module__.partition(".")[0]
-    if library in _TO_NUMPY:
-        raise UnsupportedError(
-            f"{name} is a {library} array, and this version of regard takes NumPy arrays: "
-            f"pass {_TO_NUMPY[library].format(name=name)}"
-        )
     if is_masked_array(value):
         raise DTypeError(
             f"{name} is a NumPy masked array, whose mask attention would ignore: "
             f"pass {name}.data and say what may be attended to with mask="
         )
+    library = library_of(name, value)
+    if library is not None:
+        return library.read(name, value)
     try:
         array = np.asarray(value)
-    except ValueError as error:
+    except Exception as error:  # of a list's elements, whose own libraries raise what they like
         raise DTypeError(f"{name} is not an array of numbers: {error}") from None
-    if array.dtype.kind in "iu" and not isinstance(value, np.ndarray | np.generic):
+    if array.dtype.kind in "iu" and not isinstance(value, np.generic):
         array = array.astype(np.float64)
     return array
 
@@ -92,7 +134,7 @@ def is_masked_array(value: object) -> bool:
 def require_float(name: str, given: Any) -> np.dtype[Any]:
     """Return the dtype if it is one that attention computes, in this machine's byte order; else raise DTypeError."""
     try:
-        dtype: np.dtype[Any] = np.dtype(given)
+        dtype = as_dtype(given)
     except TypeError:
         raise DTypeError(f"{name} has dtype {given!r}, which is not a NumPy dtype: pass np.float32") from None
     if dtype.name in FLOAT_DTYPES and dtype.isnative:
@@ -103,31 +145,43 @@ def require_float(name: str, given: Any) -> np.dtype[Any]:
             f"{name} has dtype {dtype.str!r}, whose byte order is not this machine's: "
             f"pass {name}.astype(np.{dtype.name})"
         )
+    cast = f"{name}.to(torch.float32)" if is_torch_dtype(given) else f"{name}.astype(np.float32)"
     if dtype.kind == "c":
         raise DTypeError(f"{name} is complex ({dtype}); attention is defined for real numbers: pass {name}.real")
-    if dtype.kind not in "iubf":
+    if dtype.kind not in "iubf" and not _of_ml_dtypes(dtype):
         raise DTypeError(f"{name} is not an array of numbers: its dtype is {dtype}; attention computes {known}")
     kind = "the integer dtype " if dtype.kind in "iu" else "dtype "
-    raise DTypeError(f"{name} has {kind}{dtype}; attention computes {known}: pass {name}.astype(np.float32)")
+    raise DTypeError(f"{name} has {kind}{dtype}; attention computes {known}: pass {cast}")
+
+
+def _of_ml_dtypes(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "V" and dtype.type is not np.void
 
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: Operands) -> Array:
-    """Return ``out`` if the result may be written to it.
+    """Return ``out`` as a NumPy array of the same memory, if the result may be written to it.
 
     Raises
     ------
     ShapeError, DTypeError, UnsupportedError
-        Its shape or dtype is not the result's; it is no array, not writable, or shares memory with an input.
+        Its shape or dtype is not the result's; it is no array of the query's library, not writable, or shares memory
+        with an input or with itself.
     """
-    if not isinstance(out, np.ndarray):
-        raise UnsupportedError(f"out is of type {type(out).__name__}; pass a NumPy array of shape {shape}")
-    if out.shape != shape:
-        raise ShapeError(f"out has shape {out.shape} and the result has {shape}: pass np.empty({shape}, query.dtype)")
-    if out.dtype != dtype:
-        raise DTypeError(f"out has dtype {out.dtype} and the result has the query's, {dtype}: pass one of that dtype")
-    if not out.flags.writeable:
+    target = operands.library.target(out, shape)
+    if target.shape != shape:
+        raise ShapeError(f"out has shape {target.shape} and the result has {shape}: pass an empty array of that shape")
+    if target.dtype != dtype:
+        raise DTypeError(
+            f"out has dtype {target.dtype} and the result has the query's, {dtype}: pass one of that dtype"
+        )
+    if not target.flags.writeable:
         raise UnsupportedError("out is read-only: pass a writable array")
-    for name, array in vars(operands).items():
-        if array is not None and np.may_share_memory(out, array):
+    if target.size and any(size > 1 and not step for size, step in zip(target.shape, target.strides, strict=True)):
+        raise UnsupportedError(
+            f"out has strides {target.strides}: rows that share memory would overwrite each other; pass one that was "
+            "not expanded"
+        )
+    for name, array in operands.arrays():
+        if np.may_share_memory(target, array):
             raise UnsupportedError(f"out may share memory with {name}, which is read while out is written: pass a copy")
-    return out
+    return target

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ from regard._arrays import Operands
 from regard._plan import Plan, Problem, Tiles
 from regard._types import FLOAT_DTYPES, Array, IntArray, score_dtype
 from regard.biases import Bias, Table
-from regard.masks._lower import BAND_ROWS, Band, lower
+from regard.masks._lower import Band, lower
 
 MAX_KEPT_BYTES = 1 << 20
 _KINDS = {"full": 0, "spans": 1, "bits": 2, "bytes": 3}  # as in native/include/regard/view.h
@@ -166,18 +166,31 @@ def native_band(band: Band, problem: Problem, heads: IntArray | None = None) -> 
     return _native.Band(_KINDS[band.kind], table, width, band.rows.start, band.rows.stop)
 
 
+class _Bands:
+    """The lowered mask of a problem: a small one is lowered once and kept, a large one each time, band by band."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._kept: tuple[_native.Band, ...] | None = None
+
+    def __iter__(self) -> Iterator[_native.Band]:
+        return self._lower() if self._kept is None else iter(self._kept)
+
+    def _lower(self) -> Iterator[_native.Band]:
+        bands, size = [], 0
+        for band in lower(self._problem.mask, self._problem.geometry):
+            native = native_band(band, self._problem)
+            size += 0 if band.data is None else band.data.nbytes
+            if size <= MAX_KEPT_BYTES:
+                bands.append(native)
+            yield native
+        if size <= MAX_KEPT_BYTES:
+            self._kept = tuple(bands)
+
+
+_known_bands = lru_cache(maxsize=64)(_Bands)
+
+
 def _bands(problem: Problem) -> Iterable[_native.Band]:
-    """Lowered mask; a small one is lowered once and kept, a large one is lowered band by band as it is used."""
-    kept = _kept_band(problem) if problem.mask.cacheable and problem.geometry.queries <= BAND_ROWS else None
-    if kept is not None:
-        return [kept]
-    return (native_band(band, problem) for band in lower(problem.mask, problem.geometry))
-
-
-@lru_cache(maxsize=64)
-def _kept_band(problem: Problem) -> _native.Band | None:
-    """Return the one band of a mask if it is worth keeping; None if there are more, or it is large."""
-    band = next(iter(lower(problem.mask, problem.geometry)), None)
-    if band is None or band.rows.stop < problem.geometry.queries:
-        return None
-    return None if band.data is not None and band.data.nbytes > MAX_KEPT_BYTES else native_band(band, problem)
+    """Bands of the mask; those of equal problems are the same where equal masks keep equal keys."""
+    return _known_bands(problem) if problem.mask.cacheable else _Bands(problem)

@@ -21,9 +21,9 @@ from regard.masks import Full
 class Materialised(NamedTuple):
     """All that the definition names: output, natural logsumexp of each row, and the weights."""
 
-    out: Array
-    lse: Array
-    weights: Array
+    out: Any
+    lse: Any
+    weights: Any
 
 
 def attention(
@@ -39,10 +39,11 @@ def attention(
     sinks: Any = None,
     dropout: Any = None,
     **unknown: Any,
-) -> Array:
+) -> Any:
     """Attention in float64, materialised: O(Sq · Skv) memory, for tests and for reading.
 
-    Options, shapes and errors are those of `regard.attention`, without ``out``.
+    Options, shapes and errors are those of `regard.attention`, without ``out``. The result is of the query's library,
+    in float64.
 
     Examples
     --------
@@ -72,7 +73,8 @@ def attention_forward(
     A row that keeps no key has output 0, lse −inf and weights 0. ``precision`` is what everything is computed in;
     ``np.longdouble`` makes an oracle for float64 kernels.
     """
-    problem, Q, K, V, biases, sink = _prepare(query, key, value, bias, sinks, options, np.dtype(precision))
+    given = Operands.of(query, key, value, bias, sinks)
+    problem, Q, K, V, biases, sink = _prepare(given, options, np.dtype(precision))
     g = problem.geometry
     rows, keys = np.arange(g.queries), np.arange(g.keys)
     keep = np.broadcast_to(problem.mask.keep(g, rows, keys), g.shape)
@@ -103,10 +105,11 @@ def attention_forward(
         # [output]
         O = _weighted_sum(W, V, keep)  # noqa: E741
         # [/output]
+    give = given.library.give
     return Materialised(
-        O.reshape(problem.user_shape(g.queries, problem.dv)),
-        lse.reshape(problem.user_shape(g.queries)),
-        W.reshape(g.user_shape),
+        give(O.reshape(problem.user_shape(g.queries, problem.dv))),
+        give(lse.reshape(problem.user_shape(g.queries))),
+        give(W.reshape(g.user_shape)),
     )
 
 
@@ -120,7 +123,7 @@ def online_attention(
     block_rows: int = 256,
     block_keys: int = 512,
     **options: Any,
-) -> Array:
+) -> Any:
     r"""Attention by tiles and online softmax, in the dtype of the scores and O(n) memory.
 
     For each row the tiles of keys are folded left to right into a running maximum m, sum l and output O:
@@ -141,14 +144,15 @@ def online_attention(
     >>> rg.reference.online_attention(k[2:], k, k[:, :2], block_keys=1).round(6)
     array([[0.725931, 0.274069]])
     """
-    problem, Q, K, V, biases, sink = _prepare(query, key, value, bias, sinks, options, None)
+    given = Operands.of(query, key, value, bias, sinks)
+    problem, Q, K, V, biases, sink = _prepare(given, options, None)
     g = problem.geometry
     out = np.empty((*g.lead, g.heads, g.queries, problem.dv), Q.dtype)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         for first in range(0, g.queries, block_rows):
             rows = np.arange(first, min(first + block_rows, g.queries))
             out[..., rows, :] = _fold_keys(problem, Q[..., rows, :], K, V, biases, sink, rows, block_keys)
-    return out.reshape(problem.user_shape(g.queries, problem.dv))
+    return given.library.give(out.reshape(problem.user_shape(g.queries, problem.dv)))
 
 
 def _fold_keys(
@@ -204,10 +208,9 @@ def _score_tile(
 
 
 def _prepare(
-    query: Any, key: Any, value: Any, bias: Any, sinks: Any, options: dict[str, Any], dtype: np.dtype[Any] | None
+    given: Operands, options: dict[str, Any], dtype: np.dtype[Any] | None
 ) -> tuple[Problem, Array, Array, Array, tuple[Bias, ...], Array | None]:
     """Check the call; return all arrays with all axes, each query head with the kv head that it reads."""
-    given = Operands.of(query, key, value, bias, sinks)
     problem = make_problem(given.query, given.key, given.value, bias=given.bias, sinks=given.sinks, **options)
     dtype = score_dtype(problem.dtype) if dtype is None else dtype
     Q, K, V = (x.astype(dtype, copy=False) for x in (given.query, given.key, given.value))

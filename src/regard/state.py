@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from regard._arrays import Intake
 from regard._errors import DTypeError, ShapeError
+from regard._libraries import NUMPY, as_dtype, library_of
 from regard._types import Array
 
 
@@ -16,15 +19,18 @@ class AttentionState:
 
     Attributes
     ----------
-    out : array, shape ``(..., Sq, Dv)``
+    out : array_like, shape ``(..., Sq, Dv)``
+        NumPy array, or torch tensor or JAX array in CPU memory, as ``lse`` is, referred to and not copied.
         :math:`\sum_j w_j v_j`, normalised over the keys of this part; 0 for a row that saw no key.
-    lse : array, shape ``(..., Sq)``
+    lse : array_like, shape ``(..., Sq)``
         Natural :math:`\log\sum_j e^{s_j}` over the keys of this part; −inf for a row that saw no key.
 
     Raises
     ------
     ShapeError
         ``lse`` does not have one number per row of ``out``.
+    UnsupportedError
+        The arrays are of different libraries, or cannot be read: tracers, other devices, tensors that require grad.
 
     Examples
     --------
@@ -34,29 +40,36 @@ class AttentionState:
     ((2, 5, 3), -inf)
     """
 
-    out: Array
-    lse: Array
+    out: Any
+    lse: Any
 
     def __post_init__(self) -> None:
-        out, lse = np.asarray(self.out), np.asarray(self.lse)
+        intake = Intake()
+        out, lse = intake("out", self.out), intake("lse", self.lse)
         if out.ndim < 1 or lse.shape != out.shape[:-1]:
             raise ShapeError(
                 f"lse has shape {lse.shape} and out has shape {out.shape}: lse needs one number per row of out, "
                 f"shape {out.shape[:-1]}"
             )
-        object.__setattr__(self, "out", out)
-        object.__setattr__(self, "lse", lse)
+        if intake.library is NUMPY:
+            object.__setattr__(self, "out", out)
+            object.__setattr__(self, "lse", lse)
 
     def __repr__(self) -> str:
-        return f"AttentionState: out {self.out.dtype} {self.out.shape}, lse {self.lse.shape}"
+        return f"AttentionState: out {self.out.dtype} {tuple(self.out.shape)}, lse {tuple(self.lse.shape)}"
 
     @classmethod
-    def empty(cls, shape: tuple[int, ...], dtype: np.dtype | type = np.float32) -> AttentionState:
+    def empty(cls, shape: tuple[int, ...], dtype: Any = np.float32, like: Any = None) -> AttentionState:
         """Return the state of rows that have seen no key: the identity of `merge_states`.
 
-        ``shape`` is that of ``out``, ``(..., Sq, Dv)``.
+        ``shape`` is that of ``out``, ``(..., Sq, Dv)``. The arrays are of NumPy, or of the library of the array
+        ``like``.
         """
-        return cls(np.zeros(shape, dtype), np.full(shape[:-1], -np.inf, dtype))
+        library = library_of("like", like) or NUMPY
+        out, lse = library.empty(shape, as_dtype(dtype)), library.empty(shape[:-1], as_dtype(dtype))
+        out.fill(0)
+        lse.fill(-np.inf)
+        return cls(library.give(out), library.give(lse))
 
 
 def merge_states(*states: AttentionState) -> AttentionState:
@@ -70,12 +83,14 @@ def merge_states(*states: AttentionState) -> AttentionState:
     Parameters
     ----------
     *states : AttentionState
-        At least one, all of one shape and dtype.
+        At least one, all of one shape, dtype and library, which are those of the result.
 
     Raises
     ------
     ShapeError, DTypeError
         There is no state, or shapes or dtypes differ.
+    UnsupportedError
+        The libraries of the states' arrays differ.
 
     References
     ----------
@@ -102,25 +117,33 @@ def merge_states(*states: AttentionState) -> AttentionState:
                 f"merge_states takes AttentionState objects and got {type(state).__name__}: write merge_states(a, b), "
                 "or merge_states(*states) for a list"
             )
-    dtypes = {state.out.dtype.name for state in states}
+    intake = Intake()
+    outs = [intake(f"states[{i}].out", state.out) for i, state in enumerate(states)]
+    dtypes = {out.dtype.name for out in outs}
     if len(dtypes) > 1:
         raise DTypeError(f"states to merge differ in dtype: {', '.join(sorted(dtypes))}; cast them to one")
-    shapes = {state.out.shape for state in states}
+    shapes = {out.shape for out in outs}
     if len(shapes) > 1:
         raise ShapeError(f"states to merge differ in shape: {', '.join(map(str, sorted(shapes)))}")
+    lse = np.stack([intake(f"states[{i}].lse", state.lse) for i, state in enumerate(states)])
+    library = intake.library
+    joined = library.empty(outs[0].shape, outs[0].dtype)
     with np.errstate(all="ignore"):
-        return _merge(states, np.stack([state.lse for state in states]))
+        joined_lse = _merge(outs, lse, joined)
+    return AttentionState(library.give(joined), library.give(joined_lse))
 
 
-def _merge(states: tuple[AttentionState, ...], lse: Array) -> AttentionState:
+def _merge(outs: list[Array], lse: Array, joined: Array) -> Array:
+    """Fill ``joined`` with the output of all parts, and return its logsumexp."""
     peak = lse.max(axis=0)
     # A row that no part has seen has peak -inf; measured from 0 all its factors are 0, as they should be.
     factors = np.exp(lse - np.where(peak == -np.inf, 0, peak))
     total = factors.sum(axis=0)
     seen = total != 0
-    out = np.zeros_like(states[0].out)
-    for factor, state in zip(factors, states, strict=True):
+    joined.fill(0)
+    for factor, out in zip(factors, outs, strict=True):
         weight = np.broadcast_to(factor[..., None], out.shape)
-        out += np.multiply(weight, state.out, out=np.zeros_like(out), where=weight != 0)
-    out /= np.where(seen, total, 1)[..., None]
-    return AttentionState(out, np.where(seen, peak + np.log(total), peak))
+        joined += np.multiply(weight, out, out=np.zeros_like(out), where=weight != 0)
+    joined /= np.where(seen, total, 1)[..., None]
+    joined_lse: Array = np.where(seen, peak + np.log(total), peak)
+    return joined_lse

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -14,10 +14,13 @@ from regard._engine import Results
 from regard._errors import UnsupportedError
 from regard._plan import Plan, make_plan, make_problem
 from regard._types import Array, score_dtype
+from regard.biases import as_bias
 from regard.state import AttentionState
 
 if TYPE_CHECKING:
     from typing_extensions import Never
+
+_ArrayT = TypeVar("_ArrayT", bound=HasShapeAndDType)
 
 
 @dataclass(frozen=True)
@@ -43,27 +46,27 @@ class ForwardResult:
     Attributes
     ----------
     out : array, shape ``(..., Hq, Sq, Dv)``
-        The output, in the query's dtype.
+        The output, of the query's library and dtype.
     weights : Weights
         Attention weights on demand: ``weights[b, h, i0:i1, j0:j1]``.
     """
 
-    out: Array
+    out: Any
     weights: Weights
     _plan: Plan
-    _lse: Array | None
+    _lse: Any
     _state: AttentionState | None
 
     def __repr__(self) -> str:
-        return f"ForwardResult: out {self.out.dtype} {self.out.shape}, {self.weights!r}"
+        return f"ForwardResult: out {self.out.dtype} {tuple(self.out.shape)}, {self.weights!r}"
 
     @property
     def plan(self) -> Plan:
         """What was run, tiles counted."""
-        return replace(self._plan, tiles=_engine.count_tiles(self._plan))
+        return replace(self._plan, tiles=_engine.count_tiles(self._plan, self.weights.bias))
 
     @property
-    def lse(self) -> Array:
+    def lse(self) -> Any:
         """Natural logsumexp of each row's scores over the keys that it keeps, ``(..., Hq, Sq)``.
 
         float32, or float64 for float64; −inf for a row that keeps no key. A sink is not part of it.
@@ -84,7 +87,7 @@ class ForwardResult:
 
 
 def attention(
-    query: Any,
+    query: _ArrayT,
     key: Any,
     value: Any,
     *,
@@ -97,7 +100,7 @@ def attention(
     dropout: Any = None,
     out: Any = None,
     **unknown: Never,
-) -> Array:
+) -> _ArrayT:
     r"""Exact scaled dot-product attention in O(n) memory.
 
     .. math:: o_i = \sum_j w_{ij} v_j, \qquad w_{ij} = \frac{e^{s_{ij}}}{\sum_{l\ \text{kept}} e^{s_{il}}},
@@ -108,41 +111,45 @@ def attention(
 
     Parameters
     ----------
-    query : array, shape ``(..., Hq, Sq, D)``
+    query : array_like, shape ``(..., Hq, Sq, D)``
+        NumPy array, torch tensor or JAX array in CPU memory, read as it lies and never copied; key, value, bias, sinks
+        and out are of the same library. What another library exports by ``__dlpack__`` counts as a NumPy array.
         float64, float32, float16 or bfloat16 (ml_dtypes), the same for all three; any strides. ``(Sq, D)`` is
-        one head. Leading axes broadcast. Nested lists of numbers are taken as float64.
-    key : array, shape ``(..., Hkv, Skv, D)``
+        one head. Leading axes broadcast. Nested lists of numbers are taken as float64. There are no gradients: a
+        tensor that requires grad is taken under ``torch.no_grad()`` only, a tracer of JAX never.
+    key : array_like, shape ``(..., Hkv, Skv, D)``
         Query head h reads kv head ``h // (Hq // Hkv)``.
-    value : array, shape ``(..., Hkv, Skv, Dv)``
+    value : array_like, shape ``(..., Hkv, Skv, Dv)``
         Dv may differ from D.
-    mask : Mask or bool array, optional
-        True = may attend. An array has shape ``(Sq, Skv)`` or the rank of the scores ``(..., Hq, Sq, Skv)``, each
-        axis 1 or full. Causal attention is ``rg.Causal()``; masks combine with ``& | ~``.
-    bias : float array, optional
-        Added to the scores after the softcap; shapes as for ``mask``, any of the four dtypes, never expanded. −inf
-        drops the pair as a mask does; +inf and NaN give NaN in the rows that see them.
-    q_offset : int, ints per batch, "start" or "end", optional
+    mask : Mask or bool array_like, optional
+        True = may attend. An array, of any library, has shape ``(Sq, Skv)`` or the rank of the scores
+        ``(..., Hq, Sq, Skv)``, each axis 1 or full. Causal attention is ``rg.Causal()``; masks combine with ``& | ~``.
+    bias : float array_like or Bias, optional
+        Added to the scores after the softcap. An array has shapes as for ``mask`` and any of the four dtypes, and is
+        never expanded; −inf drops the pair as a mask does; +inf and NaN give NaN in the rows that see them. `Alibi`,
+        `RelativeBias` and `T5Bias` are computed from positions; biases add with ``+``.
+    q_offset : int, ints per batch (array_like of any library), "start" or "end", optional
         Position of query 0 among the keys; "start" is 0, "end" is Skv − Sq; ints broadcast against the leading
         axes. Needed where the mask depends on positions and Sq ≠ Skv.
     scale : float, optional
         Default 1/√D. May be 0 or negative.
     softcap : float, optional
         Scores s become ``softcap * tanh(s / softcap)``, before bias and mask. Above 0.
-    sinks : float array, shape ``(Hq,)`` or broadcasting to ``(..., Hq)``, optional
+    sinks : float array_like, shape ``(Hq,)`` or broadcasting to ``(..., Hq)``, optional
         A logit per head that takes part in the softmax's denominator and has no value: the output is multiplied by
         ``sigmoid(lse - sink)``.
     dropout
         Refused by this version, with a message that says what to do meanwhile.
     out : array, optional
-        Where to write the result: its shape and the query's dtype, any strides, no memory shared with an input.
+        Where to write the result: NumPy array or torch tensor as the query is, its shape and the query's dtype, any
+        strides, no memory shared with an input. JAX arrays are immutable.
 
     Returns
     -------
     array, shape ``(..., Hq, Sq, Dv)``
-        ``out``, or a new array of the query's dtype. Scores, sums and output are carried in float32 (float64 for
-        float64) whatever the dtype; what is too large for float16 becomes inf. A row has the same bits for any
-        number of threads, whatever batch, other queries or
-        garbage stand around it, and whatever the strides.
+        ``out``, or a new array of the query's library and dtype. Scores, sums and output are carried in float32
+        (float64 for float64) whatever the dtype; what is too large for float16 becomes inf. A row has the same bits
+        for any number of threads, whatever batch, other queries or garbage stand around it, and whatever the strides.
 
     Raises
     ------
@@ -170,11 +177,12 @@ def attention(
      [0.268941 0.731059]
      [0.725931 0.725931]]
     """
-    operands, plan, result = _prepare(
+    operands, plan, target = _prepare(
         query, key, value, bias, sinks, out, mask=mask, q_offset=q_offset, scale=scale, softcap=softcap,
         dropout=dropout, **unknown,
     )  # fmt: skip
-    _engine.run(plan, operands, Results(result))
+    _engine.run(plan, operands, Results(target))
+    result: _ArrayT = _handed_back(operands, target, out)
     return result
 
 
@@ -216,19 +224,22 @@ def attention_forward(
     >>> print(res.lse.round(6), res.weights[0, 1:].round(6))
     [1.794377] [0.274069 0.451863]
     """
-    operands, plan, result = _prepare(
+    operands, plan, target = _prepare(
         query, key, value, bias, sinks, out, mask=mask, q_offset=q_offset, scale=scale, softcap=softcap,
         dropout=dropout, **unknown,
     )  # fmt: skip
     aux = _as_aux(aux)
     problem = plan.problem
     dtype, queries = score_dtype(problem.dtype), problem.geometry.queries
-    row_max, row_sum, lse = np.empty((3, *problem.user_shape(queries)), dtype)
-    state = np.empty(result.shape, dtype) if aux.state else None
-    _engine.run(plan, operands, Results(result, state, row_max, row_sum, lse))
+    row_max, row_sum = np.empty((2, *problem.user_shape(queries)), dtype)
+    library = operands.library
+    lse = library.empty(row_max.shape, dtype)
+    state = library.empty(target.shape, dtype) if aux.state else None
+    _engine.run(plan, operands, Results(target, state, row_max, row_sum, lse))
     weights = Weights(plan, operands, row_max, row_sum)
-    partial = None if state is None else AttentionState(state, lse)
-    return ForwardResult(result, weights, plan, lse if aux.lse else None, partial)
+    result, given_lse = _handed_back(operands, target, out), library.give(lse)
+    partial = None if state is None else AttentionState(library.give(state), given_lse)
+    return ForwardResult(result, weights, plan, given_lse if aux.lse else None, partial)
 
 
 def plan(
@@ -247,8 +258,8 @@ def plan(
 ) -> Plan:
     """Say how a call would be computed: engine, instruction set, tiles visited and skipped, bytes. Runs nothing.
 
-    Parameters are those of `attention`; query, key and value may be anything with ``.shape`` and ``.dtype``.
-    Errors are those that the call would raise.
+    Parameters are those of `attention`; query, key and value may be anything with ``.shape`` and ``.dtype`` (of
+    NumPy, torch or JAX): arrays without memory, on other devices, tracers. Errors are those that the call would raise.
 
     Examples
     --------
@@ -264,7 +275,7 @@ def plan(
             dropout=dropout, **unknown,
         )
     )  # fmt: skip
-    return replace(chosen, tiles=_engine.count_tiles(chosen))
+    return replace(chosen, tiles=_engine.count_tiles(chosen, None if bias is None else as_bias(bias)))
 
 
 def _prepare(
@@ -276,8 +287,16 @@ def _prepare(
         operands.query, operands.key, operands.value, bias=operands.bias, sinks=operands.sinks, **options
     )
     shape, dtype = problem.user_shape(problem.geometry.queries, problem.dv), operands.query.dtype
-    result = np.empty(shape, dtype) if out is None else check_out(out, shape, dtype, operands)
-    return operands, make_plan(problem), result
+    target = operands.library.empty(shape, dtype) if out is None else check_out(out, shape, dtype, operands)
+    return operands, make_plan(problem), target
+
+
+def _handed_back(operands: Operands, target: Array, out: Any) -> Any:
+    """Return what was computed as the user knows it: ``out``, or the new array in the library's form."""
+    if out is None:
+        return operands.library.give(target)
+    operands.library.wrote(out)
+    return out
 
 
 def _as_aux(aux: Any) -> Aux:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard._arrays import as_input
+from regard._arrays import Operands
 from regard._errors import ShapeError
-from regard._types import Array, IntArray
+from regard._libraries import as_numpy
+from regard._types import IntArray
 
 from .forward import attention
 
@@ -31,7 +32,7 @@ def varlen_attention(
     sinks: Any = None,
     dropout: Any = None,
     **unknown: Never,
-) -> Array:
+) -> Any:
     """Attention within each of several sequences that are packed one after the other, without padding.
 
     Each sequence is a call of `attention` of its own, and has that call's bits.
@@ -61,6 +62,7 @@ def varlen_attention(
     Returns
     -------
     array, shape ``(Hq, Tq, Dv)``
+        Of the query's library and dtype.
 
     Raises
     ------
@@ -75,7 +77,8 @@ def varlen_attention(
     >>> bool((packed[:, 3:] == rg.attention(x[:, 3:], x[:, 3:], x[:, 3:], mask=rg.Causal())).all())
     True
     """
-    q, k, v = as_input("query", query), as_input("key", key), as_input("value", value)
+    given = Operands.of(query, key, value, bias, sinks)
+    q, k, v = given.query, given.key, given.value
     for name, array in (("query", q), ("key", k), ("value", v)):
         if array.ndim != 3:
             raise ShapeError(
@@ -91,20 +94,20 @@ def varlen_attention(
             f"cu_seqlens_q tells of {len(queries) - 1} sequences and cu_seqlens_k of {len(keys) - 1}: give both the "
             "same number; a sequence may be empty"
         )
-    out = np.zeros((q.shape[0], q.shape[1], v.shape[2]), q.dtype)
+    out = given.library.empty((q.shape[0], q.shape[1], v.shape[2]), q.dtype)
     for n in range(max(1, len(queries) - 1)):  # one call at least: it checks the arguments
         rows, columns = slice(*queries[n : n + 2]), slice(*keys[n : n + 2])
         attention(
-            q[:, rows], k[:, columns], v[:, columns], mask=mask, bias=bias, q_offset=q_offset, scale=scale,
-            softcap=softcap, sinks=sinks, dropout=dropout, out=out[:, rows], **unknown,
+            q[:, rows], k[:, columns], v[:, columns], mask=mask, bias=given.bias, q_offset=q_offset, scale=scale,
+            softcap=softcap, sinks=given.sinks, dropout=dropout, out=out[:, rows], **unknown,
         )  # fmt: skip
-    return out
+    return given.library.give(out)
 
 
 def _bounds(name: str, given: Any, array: str, shape: tuple[int, ...]) -> list[int]:
     """Return the beginnings of the sequences, and the end of the last."""
     try:
-        bounds = np.asarray(given)
+        bounds = np.asarray(as_numpy(name, given))
     except ValueError:
         bounds = np.asarray(None)
     if bounds.ndim != 1 or bounds.dtype.kind not in "iu" or not bounds.size:

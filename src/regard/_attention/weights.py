@@ -12,6 +12,7 @@ from regard import _engine, _native
 from regard._arrays import Operands
 from regard._plan import Plan
 from regard._types import Array, score_dtype
+from regard.biases import Bias
 from regard.masks._lower import lower
 
 
@@ -21,7 +22,8 @@ class Weights:
     Indexes like an array of shape ``(..., heads, Sq, Skv)`` (``(Sq, Skv)`` for 2-D inputs): integers and slices,
     those of the last two axes of step 1. The scores are those of the forward pass bit for bit, so each row sums to
     1 to rounding at any size of the scores; a masked pair has weight exactly 0, and so has all of an empty row.
-    The inputs of the call are referred to, not copied: changing them changes what is computed here.
+    The inputs of the call are referred to, not copied: changing them changes what is computed here. A block is an
+    array of the query's library.
 
     Examples
     --------
@@ -38,7 +40,13 @@ class Weights:
         per_head = (plan.problem.total_heads, plan.problem.geometry.queries)
         self._max, self._sum = row_max.reshape(per_head), row_sum.reshape(per_head)
         self.shape = plan.problem.geometry.user_shape
-        self.dtype = score_dtype(plan.problem.dtype)
+        self._dtype = score_dtype(plan.problem.dtype)
+        self.dtype = operands.library.dtype(self._dtype)
+
+    @property
+    def bias(self) -> Bias | None:
+        """What the call added to the scores."""
+        return self._operands.bias
 
     @property
     def ndim(self) -> int:
@@ -54,11 +62,15 @@ class Weights:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             raise ValueError("weights are computed when asked for: an array of them is always new")
-        return self[...] if dtype is None else self[...].astype(dtype)
+        block = self._block(...)
+        return block if dtype is None else block.astype(dtype)
 
-    def __getitem__(self, index: Any) -> Array:
-        at = _full_index(index, len(self.shape))
-        rows, keys = (_as_range(i, n) for i, n in zip(at[-2:], self.shape[-2:], strict=True))
+    def __getitem__(self, index: Any) -> Any:
+        return self._operands.library.give(self._block(index))
+
+    def _block(self, index: Any) -> Array:
+        at = full_index(index, len(self.shape))
+        rows, keys = (as_range(i, n) for i, n in zip(at[-2:], self.shape[-2:], strict=True))
         g = self._plan.problem.geometry
         numbers = np.arange(self._plan.problem.total_heads, dtype=np.int64).reshape(*g.lead, g.heads)
         heads = numbers[at[:-2]] if g.rank > 2 else numbers.ravel()
@@ -69,7 +81,7 @@ class Weights:
 
     def _compute(self, heads: Array, rows: range, keys: range) -> Array:
         plan, problem, operands = self._plan, self._plan.problem, self._operands
-        out = np.empty((len(heads), len(rows), len(keys)), self.dtype)
+        out = self._operands.library.empty((len(heads), len(rows), len(keys)), self._dtype)
         if out.size == 0:
             return out
         out_heads = np.arange(len(heads), dtype=np.int64) * out.strides[0]
@@ -87,7 +99,7 @@ class Weights:
         return out
 
 
-def _full_index(index: Any, rank: int) -> tuple[Any, ...]:
+def full_index(index: Any, rank: int) -> tuple[Any, ...]:
     """Write ``index`` out for all axes: integers and slices, no Ellipsis."""
     given = index if isinstance(index, tuple) else (index,)
     for i in given:
@@ -101,7 +113,8 @@ def _full_index(index: Any, rank: int) -> tuple[Any, ...]:
     return given[:cut] + fill + given[cut + dots :]
 
 
-def _as_range(index: Any, size: int) -> range:
+def as_range(index: Any, size: int) -> range:
+    """Write an index of queries or keys as a range; an integer is a range of one."""
     if isinstance(index, slice):
         start, stop, step = index.indices(size)
         if step != 1:

@@ -10,6 +10,7 @@ import numpy as np
 
 from regard._arrays import is_masked_array
 from regard._errors import AlignmentError, MaskError, UnsupportedError
+from regard._libraries import as_numpy, library_of
 from regard._types import Offsets
 from regard.masks import Dense, Full, KeyLengths, Mask
 
@@ -59,8 +60,10 @@ def as_mask(mask: Any) -> Mask:
         return mask
     if is_masked_array(mask):
         raise MaskError("the mask is a NumPy masked array, whose own mask would be ignored: pass mask.filled(False)")
-    if isinstance(mask, np.ndarray | list | tuple):
+    if isinstance(mask, list | tuple):
         return Dense(_bools(mask))
+    if library_of("mask", mask) is not None:
+        return Dense(as_numpy("mask", mask))
     hint = " (causal attention is mask=rg.Causal())" if isinstance(mask, bool | str) else ""
     if isinstance(mask, type) and issubclass(mask, Mask):
         hint = f" (a class: write {mask.__name__}(...), with parentheses)"
@@ -81,7 +84,7 @@ def as_offset(q_offset: Any) -> int | str | Offsets | None:
     """Return q_offset as an int, "start", "end", `Offsets` or None."""
     if q_offset is None or (isinstance(q_offset, str) and q_offset in ("start", "end")):
         return q_offset
-    given = np.asarray(q_offset)
+    given = np.asarray(as_numpy("q_offset", q_offset))
     if given.ndim and given.dtype.kind in "iu":
         if given.size and not -MAX_OFFSET <= int(given.min()) <= int(given.max()) <= MAX_OFFSET:
             raise AlignmentError(f"q_offset reaches from {given.min()} to {given.max()}; positions are at most 2**61")
@@ -116,6 +119,7 @@ def as_softcap(softcap: Any) -> float:
 
 
 def _finite(name: str, value: Any, hint: str) -> float:
+    value = value if library_of(name, value) is None else as_numpy(name, value)
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

@@ -14,7 +14,7 @@ from regard.biases import Bias, DenseBias, as_bias
 from regard.masks import Mask
 
 from .options import as_mask, as_offset, as_scale, as_softcap, refuse_unknown, resolve_offset
-from .shapes import Shape, as_shape, broadcast_lead, check_heads, check_ranks, check_sinks, check_widths
+from .shapes import Shape, as_shape, broadcast_lead, check_heads, check_ranks, check_sinks, check_size, check_widths
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,7 @@ def _parse(
     heads, kv_heads = check_heads(query, key, value)
     check_widths(query, key, value)
     (queries, d), (keys, dv) = query[-2:], value[-2:]
+    check_size(lead, heads, queries, keys)
     if scale is None:
         if d == 0:
             raise ShapeError(f"query has head size 0 (shape {query}), so 1/sqrt(D) has no value: pass scale=")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable
 from typing import SupportsIndex
@@ -24,13 +25,30 @@ def as_shape(name: str, shape: Iterable[SupportsIndex]) -> Shape:
     return sizes
 
 
+MAX_AXES = 32  # of NumPy 1
+MAX_HEADS = 2**31  # offsets of all heads lie in memory
+MAX_PAIRS = 2**62  # counted in 64 bits
+
+
+def check_size(lead: Shape, heads: int, queries: int, keys: int) -> None:
+    """Raise ShapeError if there are more heads or scores than can be counted."""
+    total = math.prod(lead) * heads
+    if total > MAX_HEADS or total * queries * keys > MAX_PAIRS:
+        raise ShapeError(
+            f"the scores have shape {(*lead, heads, queries, keys)}; up to 2**31 heads of all batch entries and 2**62 "
+            "scores are computed in one call: split it"
+        )
+
+
 def check_ranks(query: Shape, key: Shape, value: Shape) -> None:
-    """Raise ShapeError unless each has at least two axes."""
+    """Raise ShapeError unless each has at least two axes, and no more than arrays have."""
     for name, shape in (("query", query), ("key", key), ("value", value)):
         if len(shape) < 2:
             raise ShapeError(
                 f"{name} has shape {shape}; it needs at least two axes, (S, D) for one head or (..., H, S, D)"
             )
+        if len(shape) > MAX_AXES:
+            raise ShapeError(f"{name} has {len(shape)} axes; it may have {MAX_AXES}: join leading axes by reshape")
 
 
 def broadcast_lead(query: Shape, key: Shape, value: Shape) -> Shape:

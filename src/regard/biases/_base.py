@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from regard._errors import DTypeError, ShapeError
 from regard._fit import misfit
+from regard._libraries import as_numpy
 from regard._types import Array, Geometry, IntArray
 from regard.masks._evaluate import as_geometry
 
@@ -184,7 +185,7 @@ class DenseBias(Bias):
     array: Array
 
     def __init__(self, array: Any) -> None:
-        described = hasattr(array, "shape") and hasattr(array, "dtype")  # a plan needs no more
+        described = hasattr(array, "shape") and hasattr(array, "dtype")  # a plan needs no more, attention takes its own
         object.__setattr__(self, "array", array if described else _as_array(array))
 
     @property
@@ -227,7 +228,7 @@ def as_bias(bias: Any) -> Bias:
 
 def _as_array(given: Any) -> Array:
     try:
-        array = np.asarray(given)
+        array = np.asarray(as_numpy("bias", given))
     except ValueError as error:
         raise DTypeError(f"bias is not an array of numbers: {error}") from None
     return array.astype(np.float64) if array.dtype.kind in "iu" else array

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from regard._errors import DTypeError, ShapeError
+from regard._errors import DTypeError, RegardError, ShapeError
+from regard._libraries import as_numpy
 from regard._types import Array, Geometry, IntArray, Offsets
 from regard.masks._base import positions
 
@@ -257,8 +258,10 @@ def _paper_slopes(heads: int) -> Array:
 def _floats(leaf: str, name: str, given: Any, shape: str, *ranks: int) -> Array:
     """Copy numbers of one of the ``ranks`` as float64, none of their axes empty."""
     try:
-        array = np.array(given)
-    except (ValueError, TypeError, RuntimeError) as error:  # ragged lists, or a tensor that NumPy may not read
+        array = np.array(as_numpy(name, given))
+    except RegardError:
+        raise
+    except (ValueError, TypeError) as error:  # of ragged lists
         raise DTypeError(f"{leaf}: {name} is not an array of numbers: {error}") from None
     if array.dtype.kind not in "iufV":
         raise DTypeError(f"{leaf}: {name} is of dtype {array.dtype}; it holds floats, of shape {shape}")

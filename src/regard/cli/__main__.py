@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 from regard._errors import RegardError, UnsupportedError
 from regard.cli._printable import printable
@@ -15,14 +18,25 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # tokens that the terminal's encoding lacks
+    if sys.stdout is None:
+        _fail("stdout is closed: there is nowhere to print to")
     try:
-        _app()()
+        try:
+            _app()(prog_name="regard")
+        finally:
+            sys.stdout.flush()  # here, where a full disk can still be told
     except RegardError as error:
-        print(f"regard: {printable(str(error))}", file=sys.stderr)
-        sys.exit(2)
+        _fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(128 + 2)  # as a shell counts what SIGINT ends
+    except OSError as error:  # files have their own errors: this is stdout, or stderr
+        _silence()
+        if error.errno == errno.EPIPE:
+            sys.exit(1)  # whoever read has seen enough, as with head
+        _fail(f"cannot write to stdout: {error.strerror}")
 
 
-def _app() -> Callable[[], None]:
+def _app() -> Callable[..., None]:
     try:
         from regard.cli._app import app
     except ModuleNotFoundError as error:
@@ -30,6 +44,26 @@ def _app() -> Callable[[], None]:
             raise
         raise UnsupportedError(f"the command needs {error.name}; run `pip install 'regard[cli]'`") from None
     return app
+
+
+def _fail(message: str) -> NoReturn:
+    try:
+        if sys.stderr is not None:
+            print(f"regard: {printable(message)}", file=sys.stderr, flush=True)
+    except OSError:  # there is nobody left to tell
+        _silence()
+    sys.exit(2)
+
+
+def _silence() -> None:
+    """Let what is still in the buffers go nowhere: Python writes it at its end, and would complain once more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 if __name__ == "__main__":

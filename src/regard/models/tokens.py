@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ import numpy as np
 from regard._errors import RegardError
 from regard._types import BoolArray, IntArray
 
-from ._folder import ModelError, missing_extra
+from ._folder import ModelError, missing_extra, read_whole
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as RawTokenizer
@@ -93,10 +95,10 @@ class Tokenizer:
             from tokenizers import Tokenizer as RawTokenizer
         except ImportError:
             raise missing_extra("models", "tokenizers") from None
-        try:
-            self._raw: RawTokenizer = RawTokenizer.from_file(str(path))
-        except Exception as error:  # tokenizers raises nothing more precise
-            raise ModelError(f"{path} is not a tokenizer ({error}); fetch it again") from None
+        content = read_whole(path)
+        with _refusing(f"{path} is not a tokenizer"):
+            self._raw: RawTokenizer = RawTokenizer.from_buffer(content)
+        self._path = path
         self._raw.no_padding()
         self._raw.no_truncation()
         self._unknown: str | None = getattr(self._raw.model, "unk_token", None)
@@ -110,7 +112,8 @@ class Tokenizer:
                 f"the text is not Unicode: character {error.start} is the lone surrogate "
                 f"U+{ord(text[error.start]):04X}; give the text as UTF-8"
             ) from None
-        raw = self._raw.encode(text)
+        with _refusing(f"{self._path} cannot split the text"):
+            raw = self._raw.encode(text)
         spelled = zip(raw.tokens, raw.offsets, strict=True)
         return Encoded(
             text=text,
@@ -178,6 +181,17 @@ class Tokenizer:
             for at, (token, special) in enumerate(added)
             if special and token.casefold() == name.casefold()
         ]
+
+
+@contextmanager
+def _refusing(fact: str) -> Iterator[None]:
+    """Raise ModelError for what tokenizers raises: bare Exception, or a panic of its Rust, which is not even that."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(f"{fact} ({error}); fetch it again") from None
 
 
 def _without_punctuation(word: str) -> str:

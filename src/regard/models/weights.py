@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -11,7 +13,7 @@ import numpy.typing as npt
 
 from regard._errors import ShapeError, UnsupportedError
 
-from ._folder import ModelError, missing_extra
+from ._folder import ModelError, missing_extra, read_whole, shown
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 
@@ -44,7 +46,7 @@ class Weights:
         except ImportError:
             raise missing_extra("models", "safetensors") from None
         try:
-            tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
+            tensors = dict(deserialize(read_whole(path)))  # type: ignore[no-untyped-call]
         except SafetensorError as error:
             raise ModelError(f"{path} is damaged or cut short ({error}); fetch it again") from None
         self._path = path
@@ -54,7 +56,7 @@ class Weights:
         """Tensor ``name`` as float32; it must have the given shape."""
         tensor = self._tensors.get(name)
         if tensor is None:
-            near = difflib.get_close_matches(name, self._tensors, n=3, cutoff=0.0)
+            near = difflib.get_close_matches(name, _comparable(self._tensors), n=3, cutoff=0.0)
             raise ModelError(
                 f"{self._path} has no tensor {name}; nearest: {', '.join(near) or 'none, it is empty'}; "
                 "is it a BERT encoder with the layers that config.json says?"
@@ -65,10 +67,15 @@ class Weights:
             )
         if tuple(tensor["shape"]) != shape:
             raise ShapeError(
-                f"tensor {name} has shape {tuple(tensor['shape'])}, config.json says {shape}; "
+                f"tensor {name} has shape {shown(tuple(tensor['shape']))}, config.json says {shape}; "
                 "take both files from the same model"
             )
         return _AS_FLOAT32[tensor["dtype"]](tensor["data"]).reshape(shape)
+
+
+def _comparable(names: Iterable[str]) -> list[str]:
+    """Names that are compared in no time: a file may hold any number of any length, and real ones have 60 letters."""
+    return list(islice((name for name in names if len(name) <= 200), 2000))
 
 
 def _name(stored: str) -> str:

@@ -13,8 +13,8 @@ maximum, sum and output with unit roundoff u, in T tiles of B keys, and stores i
     B^{P}_{ij} &= P_{ij}\,(|\delta s_{ij}| + B^{L}_i) + \eta_i
 
 where s' is the score before the bias b; the bracket is the softcap's tanh. Of several biases |b| is the sum of their
-sizes, and each but the last adds u times the score that it makes. :math:`c_n` counts B products of a tile, a rescale and
-an add per tile and one division, :math:`c_d` the D products of a score: worst case :math:`c_d = D, c_n = B + 2T + 3`;
+sizes, and each but the last adds u times the score that it makes. :math:`c_n` counts B products of a tile, a rescale
+and an add per tile and one division, :math:`c_d` the D products of a score: worst case :math:`c_d = D, c_n = B + 2T + 3`;
 for rounding errors of random sign their square roots (Higham & Mary 2019). :math:`\eta` is what a weight flushed below
 :math:`e^{-87}` (:math:`e^{-708}` in float64) can lose, and the smallest number. A sink multiplies weights and output by
 :math:`\sigma(L - \text{sink})`, whose relative error is at most that of :math:`e^L` and two roundings.

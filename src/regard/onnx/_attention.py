@@ -110,8 +110,8 @@ def attention(
     Raises
     ------
     ShapeError, DTypeError, UnsupportedError
-        All are `RegardError`; each message gives the fact, the values and the way out. Shapes that `regard.attention`
-        itself refuses are named query, key and value there.
+        All are `regard.RegardError`; each message gives the fact, the values and the way out. Shapes that
+        `regard.attention` itself refuses are named query, key and value there.
 
     Examples
     --------

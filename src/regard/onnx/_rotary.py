@@ -51,7 +51,7 @@ def rotary_embedding(
     Raises
     ------
     ShapeError, DTypeError, UnsupportedError
-        All are `RegardError`; each message gives the fact, the values and the way out.
+        All are `regard.RegardError`; each message gives the fact, the values and the way out.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def rotary_embedding(
         _rows(name, cache, position_ids, (batch, length, pairs))
         for name, cache in (("cos_cache", cos_cache), ("sin_cache", sin_cache))
     )
-    turned = rotate(heads, cos, sin, interleaved=pairs_adjoin)
+    turned: Array = rotate(heads, cos, sin, interleaved=pairs_adjoin)
     return turned if X.ndim == 4 else merge_heads(turned)
 
 

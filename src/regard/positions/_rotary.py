@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from regard._arrays import as_input, require_float
 from regard._errors import ShapeError
+from regard._libraries import NUMPY, library_of
 from regard._types import Array, score_dtype
 from regard.positions._arguments import as_count, as_positions, finite, fits
 from regard.positions._frequencies import as_frequencies
@@ -24,7 +25,7 @@ def rotary_embedding(
     dim: int | None = None,
     interleaved: bool = False,
     attention_factor: float = 1.0,
-) -> Array:
+) -> Any:
     r"""Turn pairs of features by angles that grow with the position, so that q · k knows the distance.
 
     .. math:: \begin{pmatrix} a' \\ b' \end{pmatrix} =
@@ -88,9 +89,9 @@ def rotary_embedding(
     >>> np.array_equal(rg.rotary_embedding(x[2:], offset=2), turned[2:])
     True
     """
-    x = _as_rows(x)
-    dim = _as_dim(dim, x.shape[-1])
-    where = _row_positions(x.shape, positions, offset)
+    shape = _as_rows(x).shape
+    dim = _as_dim(dim, shape[-1])
+    where = _row_positions(shape, positions, offset)
     # [angles]
     angles = where[..., None] * as_frequencies(frequencies, base, dim)
     # [/angles]
@@ -98,7 +99,7 @@ def rotary_embedding(
     return rotate(x, factor * np.cos(angles), factor * np.sin(angles), interleaved=interleaved)
 
 
-def rotate(x: Any, cos: Any, sin: Any, *, interleaved: bool = False) -> Array:
+def rotate(x: Any, cos: Any, sin: Any, *, interleaved: bool = False) -> Any:
     """Turn pairs of features by angles whose cosines and sines are given: `regard.rotary_embedding` from tables.
 
     Parameters
@@ -113,7 +114,7 @@ def rotate(x: Any, cos: Any, sin: Any, *, interleaved: bool = False) -> Array:
 
     Returns
     -------
-    array, shape and dtype of ``x``
+    array, library, shape and dtype of ``x``
 
     Raises
     ------
@@ -126,6 +127,7 @@ def rotate(x: Any, cos: Any, sin: Any, *, interleaved: bool = False) -> Array:
     >>> rotate(np.array([[3.0, 4.0, 5.0]]), cos=[[0.0]], sin=[[1.0]]).tolist()
     [[-4.0, 3.0, 5.0]]
     """
+    library = library_of("x", x) or NUMPY
     x = _as_rows(x)
     # In the wide dtype, so that products with them are.
     cos, sin = (
@@ -142,12 +144,12 @@ def rotate(x: Any, cos: Any, sin: Any, *, interleaved: bool = False) -> Array:
     # [/pairs]
     with np.errstate(all="ignore"):  # what is too large for float16 becomes inf, as the dtype says
         # [rotate]
-        a, b, out = x[..., first], x[..., second], np.empty(x.shape, x.dtype)
+        a, b, out = x[..., first], x[..., second], library.empty(x.shape, x.dtype)
         out[..., first] = a * cos - b * sin
         out[..., second] = a * sin + b * cos
         out[..., dim:] = x[..., dim:]
         # [/rotate]
-    return out
+    return library.give(out)
 
 
 def _as_rows(x: Any) -> Array:

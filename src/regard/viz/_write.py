@@ -29,6 +29,8 @@ def destination(path: str | os.PathLike[str]) -> Path:
         mode, target = 0, given.resolve()
     except OSError as error:
         raise _refused(given, error) from None
+    except ValueError:
+        raise RegardError("the page's name holds a NUL character: name a file without one") from None
     if stat.S_ISDIR(mode):
         raise RegardError(f"cannot write {given}: it is a directory; name a file in it")
     if not target.parent.is_dir():

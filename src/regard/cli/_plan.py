@@ -1,0 +1,259 @@
+"""``regard plan``: how a call would be computed, from shapes or from the headers of files."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from regard import _runtime
+from regard._arrays import HasShapeAndDType
+from regard._attention.forward import plan
+from regard._errors import AlignmentError, DTypeError, MaskError, RegardError, ShapeError, UnsupportedError
+from regard._plan import Plan
+from regard._types import FLOAT_DTYPES
+
+from ._console import text_console
+from ._mask import parse_mask
+from ._npy import Npy, npy_file
+from ._printable import printable
+
+_SHAPE = re.compile(r"[(\[]?\s*-?[0-9]{1,19}(\s*,\s*-?[0-9]{1,19})*\s*,?\s*[)\]]?")
+_INTEGERS = re.compile(r"-?[0-9]{1,19}(\s*,\s*-?[0-9]{1,19})*")
+_MAX_AXES = 32  # NumPy before 2.0 has no more
+# Tiles are counted one by one: what takes a moment is announced, and what would take hours is not begun.
+_PATIENCE_TILES, _MAX_TILES = 10**6, 10**10
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What was asked on the command line: arrays as shapes or names of files, options as they were written."""
+
+    arrays: tuple[str, ...]
+    key: str | None
+    value: str | None
+    bias: str | None
+    sinks: str | None
+    dtype: str | None
+    mask: str | None
+    q_offset: str | None
+    scale: float | None
+    softcap: float | None
+    threads: int | None
+    target: str | None
+    picture: bool
+    head: int
+    as_json: bool
+
+
+def show_plan(asked: PlanRequest) -> None:
+    """Print the plan of the call that was asked for."""
+    arrays = _arrays(asked)
+    mask = None if asked.mask is None else parse_mask(asked.mask)
+    options = {"mask": mask, "q_offset": _offset(asked.q_offset), "scale": asked.scale, "softcap": asked.softcap}
+    with _runtime.config(num_threads=asked.threads, target=asked.target), _patience(arrays):
+        try:
+            made = plan(**arrays, **options)
+        except RecursionError:
+            raise MaskError("--mask is nested too deeply: combine fewer masks") from None
+        except MemoryError:
+            raise ShapeError(f"{_listed(arrays)} are too many heads or rows for a plan: ask for fewer") from None
+    picture = _picture(made, asked.head) if asked.picture else None
+    if asked.as_json:
+        facts = {**_as_json(made), **({"picture": picture} if picture else {})}
+        sys.stdout.write(json.dumps(facts, indent=2) + "\n")
+        return
+    console = text_console()
+    console.print(_table(made))
+    if picture:
+        console.print(Text(picture), soft_wrap=True)
+
+
+def _arrays(asked: PlanRequest) -> dict[str, Any]:
+    """Query, key and value, and bias and sinks where there are; a key that was not named is like the query."""
+    if not 1 <= len(asked.arrays) <= 3:
+        raise ShapeError(
+            f"{len(asked.arrays)} arrays were given; give query, or query and key, or query, key and value"
+        )
+    named = dict(zip(("query", "key", "value"), asked.arrays, strict=False))
+    for name, text in (("key", asked.key), ("value", asked.value)):
+        if text is not None:
+            if name in named:
+                raise ShapeError(f"{name} was given twice: {named[name]} and --{name} {text}; give one of them")
+            named[name] = text
+    named |= {name: text for name, text in (("bias", asked.bias), ("sinks", asked.sinks)) if text is not None}
+    dtype = None if asked.dtype is None else _dtype(asked.dtype)
+    read = {name: _shape_or_file(name, text) for name, text in named.items()}
+    files = {name: _of_file(name, given, dtype) for name, given in read.items() if isinstance(given, Npy)}
+    of_shapes = dtype or next((array.dtype for array in files.values()), np.dtype(np.float32))
+    made = {name: files.get(name) or _of_shape(name, read[name], of_shapes) for name in read}
+    made.setdefault("key", made["query"])
+    made.setdefault("value", made["key"])
+    return made
+
+
+def _shape_or_file(name: str, text: str) -> Npy | tuple[int, ...]:
+    if _SHAPE.fullmatch(text.strip()):
+        return tuple(int(size) for size in re.findall(r"-?[0-9]+", text))
+    if text.endswith((".npy", ".npz")) or "/" in text or "\\" in text:
+        return npy_file(text)
+    raise ShapeError(f"{name} is {text[:100]!r}; it must be a shape such as 1,8,2048,64, or the name of an .npy file")
+
+
+@dataclass(frozen=True)
+class _Described:
+    """An array of which a plan knows enough."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+def _of_shape(name: str, shape: Any, dtype: np.dtype[Any]) -> _Described:
+    elements = math.prod(size for size in shape if size)
+    if len(shape) > _MAX_AXES or min(shape) < 0 or elements * dtype.itemsize > sys.maxsize:
+        raise ShapeError(
+            f"{name} has shape {shape}, which no array has: up to {_MAX_AXES} sizes of 0 or more, "
+            f"{sys.maxsize:.4g} bytes in all"
+        )
+    return _Described(shape, dtype)
+
+
+def _of_file(name: str, file: Npy, dtype: np.dtype[Any] | None) -> _Described:
+    """Take a file's array; NumPy writes bfloat16, for which it has no name, as void of two bytes."""
+    found = file.dtype
+    if found.kind == "V" and found.itemsize == 2:
+        if dtype is None or dtype.name != "bfloat16":
+            raise DTypeError(
+                f"{file.path} holds elements of 2 bytes and no type, as numpy.save writes bfloat16: "
+                "if they are, say --dtype bfloat16"
+            )
+        found = dtype
+    if dtype is not None and found.name in FLOAT_DTYPES and found.name != dtype.name and name not in ("bias", "sinks"):
+        raise DTypeError(f"{file.path} holds {found.name}, and --dtype says {dtype.name}: leave --dtype out")
+    if len(file.shape) > _MAX_AXES:
+        raise ShapeError(f"{file.path} has {len(file.shape)} axes; give at most {_MAX_AXES}")
+    return _Described(file.shape, found)
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    if name not in FLOAT_DTYPES:
+        raise DTypeError(f"--dtype is {name[:100]!r}; attention computes {', '.join(FLOAT_DTYPES)}")
+    if name == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise UnsupportedError("NumPy knows bfloat16 from ml_dtypes only; run `pip install ml-dtypes`") from None
+        known: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return known
+    return np.dtype(name)
+
+
+def _offset(text: str | None) -> Any:
+    if text is None or text in ("start", "end"):
+        return text
+    if not _INTEGERS.fullmatch(text.strip()):
+        raise AlignmentError(
+            f"--q-offset is {text[:100]!r}; it must be an int (the position of query 0), ints per batch entry such as "
+            "3,5, start (0) or end (Skv - Sq)"
+        )
+    numbers = [int(number) for number in text.split(",")]
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
+def _patience(arrays: dict[str, HasShapeAndDType]) -> AbstractContextManager[object]:
+    """Announce a count of many tiles, and refuse one that would not end."""
+    query, key = arrays["query"].shape, arrays["key"].shape
+    if min(len(query), len(key)) < 2:  # refused by the plan itself
+        return nullcontext()
+    heads = max(math.prod(array.shape[:-2]) for array in arrays.values())
+    tiles = heads * -(-query[-2] // 64) * -(-key[-2] // 96)
+    if tiles > _MAX_TILES:
+        raise UnsupportedError(
+            f"{_listed(arrays)} make {tiles:.1e} tiles, and a plan counts each, up to {_MAX_TILES:.0e}: ask for one "
+            "batch entry or one head"
+        )
+    return Console(stderr=True).status(f"counting {tiles:,} tiles") if tiles > _PATIENCE_TILES else nullcontext()
+
+
+def _listed(arrays: dict[str, HasShapeAndDType]) -> str:
+    return ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+
+
+def _picture(made: Plan, head: int) -> str:
+    problem, geometry = made.problem, made.problem.geometry
+    if not isinstance(geometry.q_offset, int):
+        raise AlignmentError("--picture draws one batch entry, and q_offset differs between them: give one int")
+    try:
+        return str(
+            problem.mask.picture(
+                geometry.queries, geometry.keys, q_offset=geometry.q_offset, head=head,
+                block_rows=made.block_rows, tile_keys=made.tile_keys,
+            )
+        )  # fmt: skip
+    except RegardError as error:
+        raise MaskError(f"--picture draws one head of one batch entry, for which this holds: {error}") from None
+
+
+def _table(made: Plan) -> Table:
+    p, g, tiles = made.problem, made.problem.geometry, made.tiles
+    assert tiles is not None  # plan() counts them
+    table = Table(box=box.SIMPLE, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    shared = f", {p.kv_heads} of key and value" if p.kv_heads != g.heads else ""
+    offset = g.q_offset if isinstance(g.q_offset, int) else list(g.q_offset.values)
+    scores = math.prod(g.shape) * (8 if p.dtype == "float64" else 4)
+    every = tiles.visited + tiles.skipped
+    memory = made.threads * made.scratch_bytes + tiles.mask_bytes + tiles.bias_bytes
+    rows = {
+        "scores": f"{g.user_shape}, {g.heads} heads{shared}, D {p.d}, Dv {p.dv}, {p.dtype}",
+        "score map": f"scale {p.scale:.6g}" + (f", softcap {p.softcap:g}" if p.softcap else "")
+        + (", bias" if p.bias else "") + (", sinks" if p.sinks else ""),
+        "mask": f"{p.mask!r}, query 0 at position {offset}",
+        "engine": f"native tiles, {made.target} ({made.why})",
+        "threads": f"{made.threads}, {made.scratch_bytes:,} bytes of scratch each",
+        "tiles": f"{made.block_rows} queries x {made.tile_keys} keys: {tiles.visited:,} of {every:,} visited, "
+        f"{tiles.partial:,} of them masked in part; {tiles.skipped:,} skipped",
+        "memory": f"{memory:,} bytes besides inputs and output, {tiles.mask_bytes:,} of them for the mask; "
+        f"all scores would be {scores:,} bytes",
+    }  # fmt: skip
+    for name, text in rows.items():
+        table.add_row(name, Text(printable(text)))
+    return table
+
+
+def _as_json(made: Plan) -> dict[str, Any]:
+    p, g, tiles = made.problem, made.problem.geometry, made.tiles
+    assert tiles is not None  # plan() counts them
+    return {
+        "scores": list(g.user_shape),
+        "kv_heads": p.kv_heads,
+        "d": p.d,
+        "dv": p.dv,
+        "dtype": p.dtype,
+        "scale": p.scale,
+        "softcap": p.softcap or None,
+        "bias": bool(p.bias),
+        "sinks": p.sinks,
+        "mask": repr(p.mask),
+        "q_offset": g.q_offset if isinstance(g.q_offset, int) else list(g.q_offset.values),
+        "target": made.target,
+        "why": made.why,
+        "threads": made.threads,
+        "scratch_bytes": made.scratch_bytes,
+        "block_rows": made.block_rows,
+        "tile_keys": made.tile_keys,
+        "tiles": {"visited": tiles.visited, "partial": tiles.partial, "skipped": tiles.skipped},
+        "mask_bytes": tiles.mask_bytes,
+        "bias_bytes": tiles.bias_bytes,
+    }

@@ -1,0 +1,23 @@
+"""Examples of the pages that need torch, JAX or transformers; `tests/test_docs_pages.py` runs all others."""
+
+import pytest
+
+from test_docs_pages import DOCS, FRAMEWORKS, PAGES, fences, run
+
+
+def needed(page):
+    return {needs for kind, needs, _, _ in fences(page.read_text()) if kind in ("pycon", "python") and needs}
+
+
+HEAVY = [page for page in PAGES if needed(page)]
+
+
+@pytest.mark.parametrize("page", HEAVY, ids=[str(page.relative_to(DOCS)) for page in HEAVY])
+def test_examples_that_need_a_framework(page):
+    said = run(page.read_text(), page.name, {}, FRAMEWORKS)
+    if said:
+        pytest.fail(said, pytrace=False)
+
+
+def test_there_are_such_pages():
+    assert {"torch", "jax"} <= set().union(*map(needed, HEAVY))
