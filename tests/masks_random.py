@@ -5,22 +5,8 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
+import regard as rg
 from regard._types import Geometry, Offsets
-from regard.masks import (
-    Blocks,
-    Causal,
-    Chunked,
-    Dense,
-    Dilated,
-    Documents,
-    Empty,
-    Full,
-    Global,
-    KeyLengths,
-    Prefix,
-    Window,
-    from_function,
-)
 from regard.masks._base import And, Not, Or
 from regard.masks._function import Function
 
@@ -69,16 +55,27 @@ def some_lead(rng, lead):
 
 def dense(rng, geometry):
     full = geometry.shape if rng.random() < 0.7 else geometry.shape[-2:]
-    return Dense(rng.random(one_or_full(rng, full)) < 0.7)
+    return rg.Dense(rng.random(one_or_full(rng, full)) < 0.7)
 
 
 def key_lengths(rng, geometry):
-    return KeyLengths(rng.integers(0, geometry.keys + 1, some_lead(rng, geometry.lead)))
+    return rg.KeyLengths(rng.integers(0, geometry.keys + 1, some_lead(rng, geometry.lead)))
+
+
+def key_padding(rng, geometry):
+    return rg.KeyPadding(rng.random((*some_lead(rng, geometry.lead), geometry.keys)) < 0.7)
+
+
+def per_head(leaves):
+    def draw(rng, geometry):
+        return rg.PerHead([leaves[rng.integers(len(leaves))](rng, geometry) for _ in range(geometry.heads)])
+
+    return draw
 
 
 def window(rng, geometry):
     bounds = [None, 0, 1, 2, 3, 5]
-    return Window(bounds[rng.integers(6)], bounds[rng.integers(6)])
+    return rg.Window(bounds[rng.integers(6)], bounds[rng.integers(6)])
 
 
 def documents(rng, geometry):
@@ -86,22 +83,22 @@ def documents(rng, geometry):
     key_ids = np.sort(rng.integers(0, 4, (*some_lead(rng, geometry.lead), geometry.keys)))
     key_ids = np.array([7, -1, 3, 0])[key_ids]
     if geometry.queries == geometry.keys and rng.random() < 0.5:
-        return Documents(key_ids)
-    return Documents(rng.integers(-1, 8, (*some_lead(rng, geometry.lead), geometry.queries)), key_ids)
+        return rg.Documents(key_ids)
+    return rg.Documents(rng.integers(-1, 8, (*some_lead(rng, geometry.lead), geometry.queries)), key_ids)
 
 
 def mixed_documents(rng, geometry):
     ids, key_ids = (
         rng.integers(0, 3, (*some_lead(rng, geometry.lead), size)) for size in (geometry.queries, geometry.keys)
     )
-    return Documents(ids, key_ids)
+    return rg.Documents(ids, key_ids)
 
 
 def blocks(rng, geometry):
     block = tuple(rng.integers(1, 5, 2).tolist())
     above = one_or_full(rng, geometry.shape[:-2]) if rng.random() < 0.7 else ()
     table = rng.random((*above, -(-geometry.queries // block[0]), -(-geometry.keys // block[1]))) < 0.6
-    return Blocks(table, block)
+    return rg.Blocks(table, block)
 
 
 def size(rng, geometry):
@@ -110,15 +107,18 @@ def size(rng, geometry):
 
 # By number of array arguments and of interest, so that a draw is not mostly Full.
 CLOSED = [
-    *(lambda rng, geometry: Full(), lambda rng, geometry: Empty(), lambda rng, geometry: Causal()),
-    *(lambda rng, geometry, leaf=leaf: leaf(size(rng, geometry)) for leaf in (Prefix, Global, Chunked)),
+    *(lambda rng, geometry: rg.Full(), lambda rng, geometry: rg.Empty(), lambda rng, geometry: rg.Causal()),
+    *(lambda rng, geometry, leaf=leaf: leaf(size(rng, geometry)) for leaf in (rg.Prefix, rg.Global, rg.Chunked)),
     *[window, key_lengths, documents, blocks] * 2,
+    key_padding,
 ]
+CLOSED += [per_head(CLOSED)] * 2
 OPEN = [
     *(dense, mixed_documents),
-    lambda rng, geometry: Dilated(size(rng, geometry)),
-    lambda rng, geometry: from_function(FUNCTIONS[rng.integers(len(FUNCTIONS))]),
+    lambda rng, geometry: rg.Dilated(size(rng, geometry)),
+    lambda rng, geometry: rg.from_function(FUNCTIONS[rng.integers(len(FUNCTIONS))]),
 ]
+OPEN += [per_head(OPEN + CLOSED)]
 
 
 def expression(rng, geometry, depth, leaves):
@@ -158,34 +158,38 @@ def keeps(mask, geometry, lead, head, i, j):
             return keeps(left, geometry, lead, head, i, j) or keeps(right, geometry, lead, head, i, j)
         case Not(operand):
             return not keeps(operand, geometry, lead, head, i, j)
-        case Causal():
+        case rg.Causal():
             return j <= p
-        case Window(left, right):
+        case rg.Window(left, right):
             return (left is None or p - left <= j) and (right is None or j <= p + right)
-        case Prefix(n):
+        case rg.Prefix(n):
             return j < n
-        case Global(n):
+        case rg.Global(n):
             return j < n or p < n
-        case Chunked(size):
+        case rg.Chunked(size):
             return p // size == j // size
-        case Dilated(step):
+        case rg.Dilated(step):
             return (p - j) % step == 0
-        case KeyLengths():
+        case rg.KeyLengths():
             return j < np.broadcast_to(mask.n, geometry.lead)[lead]
-        case Documents():
+        case rg.KeyPadding(kept):
+            return np.broadcast_to(kept, (*geometry.lead, geometry.keys))[(*lead, j)]
+        case rg.PerHead(masks):
+            return keeps(masks[head], geometry, lead, head, i, j)
+        case rg.Documents():
             key_ids = mask.ids if mask.key_ids is None else mask.key_ids
             ids = np.broadcast_to(mask.ids, (*geometry.lead, geometry.queries))
             return ids[(*lead, i)] == np.broadcast_to(key_ids, (*geometry.lead, geometry.keys))[(*lead, j)]
-        case Blocks():
+        case rg.Blocks():
             table = np.broadcast_to(mask.array, geometry.shape[:-2] + mask.array.shape[-2:])
             return table[(*lead, head, i // mask.block[0], j // mask.block[1])]
-        case Dense():
+        case rg.Dense():
             return np.broadcast_to(mask.array, geometry.shape)[(*lead, head, i, j)]
         case Function(function):
             entry = list(np.ndindex(geometry.lead)).index(lead)
             return function(entry, head, p, j)
-    assert isinstance(mask, Full | Empty), f"the oracle does not know {mask!r}"
-    return isinstance(mask, Full)
+    assert isinstance(mask, rg.Full | rg.Empty), f"the oracle does not know {mask!r}"
+    return isinstance(mask, rg.Full)
 
 
 def oracle(mask, geometry):

@@ -36,6 +36,29 @@ void each_span(const Mask& mask, int64_t head, int64_t query, int64_t first, int
   }
 }
 
+// Whether a row of bits keeps no key of the tile, nor of the bytes at its ends: so with most tiles of a long row.
+bool is_blank(const char* row, int64_t first, int count) {
+  const char* byte = row + (first >> 3);
+  const char* end = row + ((first + count + 7) >> 3);
+  while (byte < end && *byte == 0) ++byte;
+  return byte == end;
+}
+
+// The keys of the bytes between the first and the last that are not zero in any row.
+Range hull_of_bits(const Problem& p, const Block& block) {
+  const int64_t bytes = (p.keys + 7) >> 3;
+  int64_t begin = bytes, end = 0;
+  for (int r = 0; r < block.rows; ++r) {
+    const char* row = row_of(p.mask, block.head[r], block.query[r]);
+    int64_t first = 0, last = bytes;
+    while (first < begin && row[first] == 0) ++first;
+    while (last > end && row[last - 1] == 0) --last;
+    begin = std::min(begin, first);
+    end = std::max(end, last);
+  }
+  return {begin * 8, std::min(end * 8, p.keys)};
+}
+
 }  // namespace
 
 Cover cover(const Mask& mask, int64_t head, int64_t query, int64_t first, int count) {
@@ -52,8 +75,10 @@ Cover cover(const Mask& mask, int64_t head, int64_t query, int64_t first, int co
     });
     return c;
   }
+  const char* row = row_of(mask, head, query);
+  if (mask.kind == Mask::kBits && is_blank(row, first, count)) return c;
   unsigned char kept[kMaxTile];
-  expand(mask, row_of(mask, head, query), first, count, kept);
+  expand(mask, row, first, count, kept);
   const auto* all = kept + count;
   const auto* begin = static_cast<const unsigned char*>(memchr(kept, 1, count));
   if (!begin) return c;
@@ -102,6 +127,7 @@ bool keeps(const Mask& mask, int64_t head, int64_t query, int64_t key) {
 }
 
 Range hull(const Problem& p, const Block& block) {
+  if (p.mask.kind == Mask::kBits) return hull_of_bits(p, block);
   if (p.mask.kind != Mask::kSpans) return {0, p.keys};
   Range all{p.keys, 0};
   for (int r = 0; r < block.rows; ++r) {

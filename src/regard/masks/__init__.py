@@ -3,7 +3,9 @@
 from ._base import Mask as Mask
 from ._documents import Documents as Documents
 from ._documents import KeyLengths as KeyLengths
+from ._documents import KeyPadding as KeyPadding
 from ._function import from_function as from_function
+from ._heads import PerHead as PerHead
 from ._positions import Causal as Causal
 from ._positions import Chunked as Chunked
 from ._positions import Dilated as Dilated

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+import operator
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from regard._errors import MaskError
+from regard._errors import MaskError, ShapeError
 from regard._types import Array, BoolArray, Geometry, IntArray, Offsets
 
-from ._evaluate import as_geometry, chunks
+from ._evaluate import as_geometry, as_size, chunks, indices
+from ._expression import Bounds, Expression
+from ._picture import Picture, draw
 from ._spans import RowSpans
-
-if TYPE_CHECKING:
-    from ._picture import Picture
 
 # What is larger is not hashed at every call, nor kept alive by a cache.
 MAX_CACHED_BYTES = 1 << 16
@@ -25,7 +26,7 @@ MAX_CACHED_BYTES = 1 << 16
 _SPELLED = 64
 
 
-class Mask(ABC):
+class Mask(Expression):
     """Which keys each query may attend to.
 
     Masks are frozen, comparable, printable and picklable, and know no shape: one mask serves every call.
@@ -55,45 +56,7 @@ class Mask(ABC):
 
     @property
     def parts(self) -> tuple[Mask, ...]:
-        """The masks that this one combines; none for a leaf."""
         return ()
-
-    @property
-    def positional(self) -> bool:
-        """Whether the mask depends on where the queries stand among the keys."""
-        return any(part.positional for part in self.parts)
-
-    @property
-    def cacheable(self) -> bool:
-        """Whether equal masks keep equal keys for good, so that what was lowered may be used again."""
-        return all(part.cacheable for part in self.parts)
-
-    def check(self, geometry: Geometry) -> None:
-        """Raise MaskError if an array that the mask holds does not fit the scores."""
-        for part in self.parts:
-            part.check(geometry)
-
-    @abstractmethod
-    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
-        """Evaluate the formula for query indices ``rows`` and key indices ``keys``, both 1-D int64.
-
-        Returns
-        -------
-        BoolArray
-            True = may attend; it has ``len(lead) + 3`` axes and broadcasts to
-            ``(*lead, heads, len(rows), len(keys))``.
-        """
-
-    @abstractmethod
-    def spans(self, geometry: Geometry, rows: slice) -> RowSpans | None:
-        """Write down the same set as ranges for some rows, without a look at single keys.
-
-        Returns
-        -------
-        RowSpans or None
-            Leading axes ``(*lead, heads, rows)``, each 1 where nothing differs along it; None if the mask
-            has no closed form.
-        """
 
     def materialize(
         self,
@@ -102,14 +65,14 @@ class Mask(ABC):
         *,
         q_offset: int | npt.ArrayLike = 0,
         lead: tuple[int, ...] = (),
-        heads: int = 1,
+        heads: int | None = None,
     ) -> BoolArray:
         """Spell the mask out as a bool array, True = may attend: O(queries · keys) memory.
 
         Parameters
         ----------
         queries, keys, lead, heads
-            Sizes of the scores.
+            Sizes of the scores; by default one head, or as many as the mask is made for.
         q_offset
             Position of query 0, or one per batch entry, broadcasting to ``lead``.
 
@@ -132,10 +95,12 @@ class Mask(ABC):
         array([[1, 1, 1, 0],
                [1, 1, 1, 1]])
         """
-        geometry = as_geometry(queries, keys, q_offset, lead, heads)
+        geometry = as_geometry(queries, keys, q_offset, lead, (self.heads or 1) if heads is None else heads)
         self.check(geometry)
         kept = np.empty(geometry.shape, np.bool_)
-        for rows, columns in chunks(slice(0, geometry.queries), geometry.keys, math.prod(geometry.shape[:-2])):
+        for rows, columns in chunks(
+            slice(0, geometry.queries), slice(0, geometry.keys), math.prod(geometry.shape[:-2])
+        ):
             kept[..., rows, columns] = self.keep(geometry, indices(rows), indices(columns))
         return kept.reshape(geometry.user_shape)
 
@@ -145,6 +110,7 @@ class Mask(ABC):
         keys: int,
         *,
         q_offset: int = 0,
+        head: int = 0,
         block_rows: int = 64,
         tile_keys: int = 96,
     ) -> Picture:
@@ -157,6 +123,8 @@ class Mask(ABC):
             they are many.
         q_offset
             Position of query 0.
+        head
+            Query head to draw, where the mask tells heads apart.
         block_rows, tile_keys
             Queries and keys of one tile, as the engine has them: an empty tile is skipped, a full one not masked.
 
@@ -165,7 +133,7 @@ class Mask(ABC):
         MaskError
             If an array that the mask holds does not fit these sizes.
         ShapeError, AlignmentError
-            If a size is none, or `q_offset` no position.
+            If a size is none, `head` no head, or `q_offset` no position.
 
         Examples
         --------
@@ -179,11 +147,12 @@ class Mask(ABC):
         ■ kept  · not kept
         12 of 24 pairs kept; tiles of 2 x 3: 0 full, 4 partial, 0 empty
         """
-        from ._picture import draw  # draws what lower() makes of a mask, so it cannot come before masks
-
-        geometry = as_geometry(queries, keys, q_offset)
+        head = as_size("head", head)
+        geometry = as_geometry(queries, keys, q_offset, heads=self.heads or head + 1)
+        if head >= geometry.heads:
+            raise ShapeError(f"head: there is no head {head} in {self!r}, which is made for {self.heads}, from 0 on")
         self.check(geometry)
-        return draw(self, geometry, (block_rows, tile_keys))
+        return draw(self, geometry, head, (block_rows, tile_keys))
 
     def __and__(self, other: Mask) -> Mask:
         return And(self, _mask(other))
@@ -235,11 +204,6 @@ class ArrayLeaf(Mask):
         return type(self), self.arguments
 
 
-def indices(cut: slice) -> IntArray:
-    """Spell out the indices of a slice that has both ends."""
-    return np.arange(cut.start, cut.stop)
-
-
 def with_axes(values: Array, ndim: int) -> Array:
     """View an array with so many axes, the missing ones in front and of size 1."""
     return values[(None,) * (ndim - values.ndim)]
@@ -278,54 +242,60 @@ def _operand(mask: Mask, binds: int) -> str:
     return repr(mask) if mask._binds >= binds else f"({mask!r})"
 
 
+class Combined(Mask):
+    """A mask of masks: closed where all of its parts are."""
+
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans | None:
+        inner, outer = self.bounds(geometry, rows)
+        return inner if inner is outer else None
+
+    @abstractmethod
+    def bounds(self, geometry: Geometry, rows: slice) -> Bounds: ...
+
+
 @dataclass(frozen=True, repr=False)
-class _Pair(Mask):
+class _Pair(Combined):
     left: Mask
     right: Mask
 
     _symbol: ClassVar[str]
+    # On bool arrays and on spans alike.
+    _combine: ClassVar[Callable[[Any, Any], Any]]
 
     @property
     def parts(self) -> tuple[Mask, ...]:
         return self.left, self.right
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        left, right = self.left.keep(geometry, rows, keys), self.right.keep(geometry, rows, keys)
+        kept: BoolArray = type(self)._combine(left, right)
+        return kept
+
+    def bounds(self, geometry: Geometry, rows: slice) -> Bounds:
+        left, right = self.left.bounds(geometry, rows), self.right.bounds(geometry, rows)
+        inner = type(self)._combine(left[0], right[0])
+        closed = left[0] is left[1] and right[0] is right[1]
+        return inner, (inner if closed else type(self)._combine(left[1], right[1]))
 
     def __repr__(self) -> str:
         # Python groups to the left: an equal operator on the right was in parentheses.
         return f"{_operand(self.left, self._binds)} {self._symbol} {_operand(self.right, self._binds + 1)}"
 
 
-@dataclass(frozen=True, repr=False)
 class And(_Pair):
     """What both masks keep."""
 
-    _symbol = "&"
-    _binds = 2
-
-    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
-        return self.left.keep(geometry, rows, keys) & self.right.keep(geometry, rows, keys)
-
-    def spans(self, geometry: Geometry, rows: slice) -> RowSpans | None:
-        left, right = self.left.spans(geometry, rows), self.right.spans(geometry, rows)
-        return None if left is None or right is None else left & right
+    _symbol, _combine, _binds = "&", operator.and_, 2
 
 
-@dataclass(frozen=True, repr=False)
 class Or(_Pair):
     """What one mask or the other keeps."""
 
-    _symbol = "|"
-    _binds = 1
-
-    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
-        return self.left.keep(geometry, rows, keys) | self.right.keep(geometry, rows, keys)
-
-    def spans(self, geometry: Geometry, rows: slice) -> RowSpans | None:
-        left, right = self.left.spans(geometry, rows), self.right.spans(geometry, rows)
-        return None if left is None or right is None else left | right
+    _symbol, _combine, _binds = "|", operator.or_, 1
 
 
 @dataclass(frozen=True, repr=False)
-class Not(Mask):
+class Not(Combined):
     """What the mask does not keep."""
 
     operand: Mask
@@ -339,9 +309,10 @@ class Not(Mask):
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         return ~self.operand.keep(geometry, rows, keys)
 
-    def spans(self, geometry: Geometry, rows: slice) -> RowSpans | None:
-        spans = self.operand.spans(geometry, rows)
-        return None if spans is None else ~spans
+    def bounds(self, geometry: Geometry, rows: slice) -> Bounds:
+        inner, outer = self.operand.bounds(geometry, rows)
+        dropped = ~inner
+        return (dropped if inner is outer else ~outer), dropped
 
     def __repr__(self) -> str:
         return f"~{_operand(self.operand, self._binds)}"

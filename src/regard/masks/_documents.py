@@ -12,9 +12,10 @@ import numpy.typing as npt
 from regard._errors import MaskError
 from regard._types import Array, BoolArray, Geometry, IntArray
 
-from ._arguments import as_int64, fits_lead
+from ._arguments import as_int64, fits_lead, frozen
 from ._base import ArrayLeaf, with_axes
-from ._spans import RowSpans
+from ._spans import RowSpans, runs_of
+from ._tables import as_bool
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -46,7 +47,7 @@ class KeyLengths(ArrayLeaf):
         refusal = (
             "KeyLengths takes integers, one length per batch entry; "
             f"got dtype {given.dtype}, shape {given.shape}; for whole floats write np.asarray(n, int), "
-            "for a (B, Skv) bool padding mask write Dense(mask[:, None, None, :])"
+            "for a (B, Skv) bool padding mask write KeyPadding(mask)"
         )
         object.__setattr__(self, "n", as_int64(given, refusal))
 
@@ -73,6 +74,100 @@ class KeyLengths(ArrayLeaf):
 
     def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
         return RowSpans.from_ranges(0, with_axes(self.n[..., None, None], len(geometry.lead) + 2), geometry.keys)
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class KeyPadding(ArrayLeaf):
+    """Batch entry b keeps key j where ``kept[b, j]``: padding on either side, or anywhere.
+
+    Parameters
+    ----------
+    kept
+        bool, True = a key, False = padding; ``(Skv,)``, or ``(*lead, Skv)`` broadcasting to the leading axes of the
+        scores; copied.
+
+    Raises
+    ------
+    MaskError
+        If `kept` is not bool; and, with the scores known, if there is not one for each key.
+
+    Examples
+    --------
+    >>> padding = KeyPadding([[False, True, True], [True, True, True]])
+    >>> padding.materialize(1, 3, lead=(2,)).astype(int)[:, 0, 0]
+    array([[0, 1, 1],
+           [1, 1, 1]])
+    """
+
+    kept: BoolArray
+
+    def __init__(self, kept: npt.ArrayLike) -> None:
+        given = as_bool("KeyPadding", kept)
+        if not given.ndim:
+            raise MaskError(f"KeyPadding({kept!r}) takes a bool for each key, of shape (Skv,) or (*lead, Skv)")
+        object.__setattr__(self, "kept", frozen(given.copy()))
+
+    @classmethod
+    def from_torch(cls, key_padding_mask: npt.ArrayLike) -> KeyPadding:
+        """Take torch's ``key_padding_mask``, whose True means the opposite: a key to ignore.
+
+        Parameters
+        ----------
+        key_padding_mask
+            bool, True = ignore, or float, 0 = keep and -inf = ignore; ``(Skv,)`` or ``(B, Skv)``: an array, lists,
+            or a tensor in the memory of the CPU.
+
+        Raises
+        ------
+        MaskError
+            If it holds anything else.
+
+        Examples
+        --------
+        >>> KeyPadding.from_torch([[False, True], [False, False]])
+        KeyPadding([[True, False], [True, True]])
+        """
+        given = np.asarray(key_padding_mask)
+        if given.dtype == np.bool_:
+            return cls(~given)
+        ignored = given == -np.inf if given.dtype.kind == "f" else None
+        if ignored is None or not np.all(ignored | (given == 0)):
+            odd = f"dtype {given.dtype}, shape {given.shape}"
+            if ignored is not None:
+                odd += f", a {given[~ignored & (given != 0)][0]} among its numbers"
+            raise MaskError(
+                "a key_padding_mask is bool, True = ignore, or float, 0 = keep and -inf = ignore; "
+                f"got {odd}; where other numbers are to be added to the scores pass bias=array[:, None, None, :], "
+                "and for 0/1 write array.astype(bool) if 1 means ignore"
+            )
+        return cls(~ignored)
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        return (self.kept,)
+
+    def check(self, geometry: Geometry) -> None:
+        lead, shape = geometry.lead, self.kept.shape
+        if shape[-1] != geometry.keys or not fits_lead(shape[:-1], lead):
+            raise MaskError(
+                f"KeyPadding has shape {shape}; the scores take one bool per key, in shape ({geometry.keys},) or "
+                f"{(*lead, geometry.keys)}, each leading axis 1 or full"
+            )
+
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        return self._over_rows(self.kept.take(keys, axis=-1), geometry)
+
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans | None:
+        edges = self._runs
+        return None if edges is None else RowSpans.from_edges(self._over_rows(edges, geometry), geometry.keys)
+
+    @cached_property
+    def _runs(self) -> IntArray | None:
+        return runs_of(self.kept)
+
+    @staticmethod
+    def _over_rows(values: Array, geometry: Geometry) -> Array:
+        return with_axes(values[..., None, None, :], len(geometry.lead) + 3)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

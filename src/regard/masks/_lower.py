@@ -5,22 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from regard._errors import MaskError
 from regard._types import Array, Geometry
 
-from ._base import Mask, indices
-from ._evaluate import chunks
-from ._positions import Full
-from ._spans import MAX_SPANS
-from ._tables import Dense
+from ._evaluate import BLOCK_ROWS, chunks, cut, indices, piece_rows
+from ._expression import Expression
+from ._spans import MAX_SPANS, RowSpans
 
 BAND_ROWS = 1024
 MAX_BAND_BYTES = 16 << 20
-MIN_BAND_ROWS = 16
+# Ranges of keys to evaluate begin at its multiples; it is one of 8, the keys of a byte.
+_STEP = 64
+
+Ranges: TypeAlias = list[list[int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,32 +50,55 @@ class Band:
 
 
 def lower(
-    mask: Mask | None, geometry: Geometry, rows: slice | None = None, band_rows: int = BAND_ROWS
+    mask: Expression | None, geometry: Geometry, rows: slice | None = None, band_rows: int = BAND_ROWS
 ) -> Iterator[Band]:
-    """Cut the query rows, all or ``rows``, into bands in order, without gaps; the mask was checked before."""
-    if mask is None or geometry.keys == 0:  # without keys all masks are equal
-        mask = Full()
+    """Cut the query rows, all or ``rows``, into bands in order, without gaps; the mask was checked before.
+
+    A band has up to ``band_rows`` rows, or all of them if they agree, and up to MAX_BAND_BYTES of data, or one row.
+    """
     start, stop = (0, geometry.queries) if rows is None else (rows.start, rows.stop)
-    if isinstance(mask, Full) and geometry.keys and start < stop:
-        yield Band(slice(start, stop), "full", None)
+    if mask is None or geometry.keys == 0:  # without keys all masks are equal
+        if start < stop:
+            yield _of_spans(slice(start, stop), RowSpans.alike(geometry, geometry.keys))
         return
     while start < stop:
-        band = _band(mask, geometry, slice(start, min(start + band_rows, stop)))
+        band = _band(mask, geometry, slice(start, stop), band_rows)
         yield band
         start = band.rows.stop
 
 
-def _band(mask: Mask, geometry: Geometry, rows: slice) -> Band:
-    if isinstance(mask, Dense):
-        table = mask.table(geometry)
+def _band(mask: Expression, geometry: Geometry, rows: slice, band_rows: int) -> Band:
+    """Lower the first of ``rows``."""
+    # Two rows tell whether rows differ at all, and along which of the other axes.
+    two = mask.spans(geometry, slice(rows.start, min(rows.start + 2, rows.stop)))
+    if two is not None and two.width <= MAX_SPANS and two.data.shape[-3] == 1:
+        return _of_spans(rows, two)
+    rows = slice(rows.start, min(rows.start + band_rows, rows.stop))
+    if two is not None:
+        return _closed(mask, geometry, rows, math.prod(two.data.shape[:-3])) or _bits(mask, geometry, rows)
+    table = mask.table(geometry)
+    if table is not None:
         return Band(rows, "bytes", table if table.shape[-2] == 1 else table[..., rows, :])
-    one = mask.spans(geometry, slice(rows.start, rows.start + 1))
-    if one is None:
-        return _bits(mask, geometry, rows)
-    rows = _shortened(rows, one.data.nbytes)
-    spans = mask.spans(geometry, rows)
-    if spans is None or spans.width > MAX_SPANS:
-        return _bits(mask, geometry, rows)
+    return _bits(mask, geometry, rows)
+
+
+def _closed(mask: Expression, geometry: Geometry, rows: slice, planes: int) -> Band | None:
+    """Find the spans piece by piece; None if there are too many in a row."""
+    pieces: list[RowSpans] = []
+    at, width, step = rows.start, 1, piece_rows(planes)
+    while at < rows.stop:
+        piece = mask.spans(geometry, slice(at, min(at + step, rows.stop)))
+        if piece is None or piece.width > MAX_SPANS:
+            return None
+        width, end = max(width, piece.width), min(at + step, rows.stop)
+        if pieces and (end - rows.start) * planes * width * 16 > MAX_BAND_BYTES:
+            break
+        pieces.append(piece)
+        at = end
+    return _of_spans(slice(rows.start, at), RowSpans.joined(pieces, axis=-3))
+
+
+def _of_spans(rows: slice, spans: RowSpans) -> Band:
     if spans.is_full():
         return Band(rows, "full", None)
     first = spans.data[..., :1, :, :]
@@ -82,27 +106,48 @@ def _band(mask: Mask, geometry: Geometry, rows: slice) -> Band:
     return Band(rows, "spans", np.ascontiguousarray(data))
 
 
-def _shortened(rows: slice, row_bytes: int) -> slice:
-    """Cut a band so that it stays small, all leading axes together."""
-    most = max(MIN_BAND_ROWS, MAX_BAND_BYTES // max(1, row_bytes))
-    return slice(rows.start, min(rows.stop, rows.start + most))
-
-
-def _bits(mask: Mask, geometry: Geometry, rows: slice) -> Band:
-    """Evaluate the mask block by block, and pack; the band is shortened to stay small."""
+def _bits(mask: Expression, geometry: Geometry, rows: slice) -> Band:
+    """Evaluate the mask block by block where its bounds leave it open, and pack."""
     # One pair tells along which leading axes the mask differs.
     planes = mask.keep(geometry, np.array([rows.start]), np.array([0])).shape[:-2]
     count, row_bytes = math.prod(planes), -(-geometry.keys // 8)
-    rows = _shortened(rows, count * row_bytes)
-    packed = np.empty((*planes, rows.stop - rows.start, row_bytes), np.uint8)
-    for block, keys in chunks(rows, geometry.keys, count):
-        kept = mask.keep(geometry, indices(block), indices(keys))
-        if np.broadcast_shapes(kept.shape[:-2], planes) != planes:
-            raise MaskError(
-                f"{mask!r} tells batch entries or heads apart in rows {block.start} ... {block.stop - 1}, but not in "
-                f"row {rows.start} alone; which axes a function's answer has must not depend on positions or keys"
-            )
-        kept = np.broadcast_to(kept, (*planes, block.stop - block.start, keys.stop - keys.start))
-        at = slice(block.start - rows.start, block.stop - rows.start), slice(keys.start // 8, -(-keys.stop // 8))
-        packed[(..., *at)] = np.packbits(kept, axis=-1, bitorder="little")
+    rows = slice(rows.start, min(rows.stop, rows.start + max(1, MAX_BAND_BYTES // max(1, count * row_bytes))))
+    packed = np.zeros((*planes, rows.stop - rows.start, row_bytes), np.uint8)
+    for block, undecided, kept in _open(mask, geometry, rows, count):
+        at = slice(block.start - rows.start, block.stop - rows.start)
+        for begin, end in kept:
+            packed[..., at, begin // 8 : -(-end // 8)] = 0xFF
+        for begin, end in undecided:
+            for some, keys in chunks(block, slice(begin, end), count):
+                bits = _packed(mask, geometry, some, keys, planes, rows.start)
+                at = slice(some.start - rows.start, some.stop - rows.start)
+                packed[..., at, keys.start // 8 : -(-keys.stop // 8)] = bits
+    if geometry.keys % 8:
+        packed[..., -1] &= (1 << geometry.keys % 8) - 1
     return Band(rows, "bits", packed)
+
+
+def _open(mask: Expression, geometry: Geometry, rows: slice, planes: int) -> Iterator[tuple[slice, Ranges, Ranges]]:
+    """Find, block by block, the ranges of keys that must be evaluated, and those that all rows keep."""
+    for piece in cut(rows, piece_rows(planes)):
+        inner, outer = mask.bounds(geometry, piece)
+        dropped = ~inner
+        differ = dropped.data.shape[-3] > 1 or outer.data.shape[-3] > 1
+        for block in cut(piece, BLOCK_ROWS if differ else BAND_ROWS):
+            at = slice(block.start - piece.start, block.stop - piece.start)
+            some_drop, some_keep = dropped.of_rows(at).anywhere(_STEP), outer.of_rows(at).anywhere(_STEP)
+            yield block, (some_drop & some_keep).data[0].tolist(), (~some_drop).data[0].tolist()
+
+
+def _packed(
+    mask: Expression, geometry: Geometry, rows: slice, keys: slice, planes: tuple[int, ...], first: int
+) -> Array:
+    """Evaluate some pairs of the band that begins at row ``first``, as bits."""
+    kept = mask.keep(geometry, indices(rows), indices(keys))
+    if np.broadcast_shapes(kept.shape[:-2], planes) != planes:
+        raise MaskError(
+            f"{mask!r} tells batch entries or heads apart in rows {rows.start} ... {rows.stop - 1}, but not in "
+            f"row {first} alone; which axes a function's answer has must not depend on positions or keys"
+        )
+    kept = np.broadcast_to(kept, (*planes, rows.stop - rows.start, keys.stop - keys.start))
+    return np.packbits(kept, axis=-1, bitorder="little")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,7 +32,7 @@ class Full(Mask):
         return np.ones((1,) * (len(geometry.lead) + 3), np.bool_)
 
     def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
-        return _one_for_all(geometry, geometry.keys)
+        return RowSpans.alike(geometry, geometry.keys)
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Empty(Mask):
         return np.zeros((1,) * (len(geometry.lead) + 3), np.bool_)
 
     def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
-        return _one_for_all(geometry, 0)
+        return RowSpans.alike(geometry, 0)
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,27 @@ class Window(Mask):
         return RowSpans.from_ranges(begin, last + 1, geometry.keys)
 
 
+class _OfNumber(Mask):
+    """A leaf that holds one number, 1 or more."""
+
+    # What to write for none of its effect.
+    _way: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        name = self._name
+        object.__setattr__(self, name, positive(type(self).__name__, name, getattr(self, name), self._way))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({getattr(self, self._name)})"
+
+    @property
+    def _name(self) -> str:
+        (field,) = fields(self)  # type: ignore[arg-type]
+        return field.name
+
+
 @dataclass(frozen=True, repr=False)
-class Prefix(Mask):
+class Prefix(_OfNumber):
     """Every query keeps the first n keys: ``j < n``.
 
     Raises
@@ -141,21 +161,17 @@ class Prefix(Mask):
 
     n: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", positive("Prefix", "n", self.n, "for no keys at all write Empty()"))
-
-    def __repr__(self) -> str:
-        return f"Prefix({self.n})"
+    _way = "for no keys at all write Empty()"
 
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         return (keys < _reach(self.n)).reshape((1,) * (len(geometry.lead) + 2) + keys.shape)
 
     def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
-        return _one_for_all(geometry, _reach(self.n))
+        return RowSpans.alike(geometry, _reach(self.n))
 
 
 @dataclass(frozen=True, repr=False)
-class Global(Mask):
+class Global(_OfNumber):
     """The first n tokens see all and are seen by all: a query at position p keeps key j where ``j < n or p < n``.
 
     Raises
@@ -173,11 +189,7 @@ class Global(Mask):
 
     n: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", positive("Global", "n", self.n, "for no global tokens leave it out"))
-
-    def __repr__(self) -> str:
-        return f"Global({self.n})"
+    _way = "for no global tokens leave it out"
 
     @property
     def positional(self) -> bool:
@@ -194,7 +206,7 @@ class Global(Mask):
 
 
 @dataclass(frozen=True, repr=False)
-class Chunked(Mask):
+class Chunked(_OfNumber):
     """A query keeps the keys of its own chunk of positions: ``p // size == j // size``.
 
     Raises
@@ -212,12 +224,7 @@ class Chunked(Mask):
 
     size: int
 
-    def __post_init__(self) -> None:
-        size = positive("Chunked", "size", self.size, "for one chunk that holds all keys write Full()")
-        object.__setattr__(self, "size", size)
-
-    def __repr__(self) -> str:
-        return f"Chunked({self.size})"
+    _way = "for one chunk that holds all keys write Full()"
 
     @property
     def positional(self) -> bool:
@@ -236,7 +243,7 @@ class Chunked(Mask):
 
 
 @dataclass(frozen=True, repr=False)
-class Dilated(Mask):
+class Dilated(_OfNumber):
     """A query at position p keeps every step-th key, its own among them: ``(p - j) % step == 0``.
 
     Raises
@@ -255,11 +262,7 @@ class Dilated(Mask):
 
     step: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "step", positive("Dilated", "step", self.step, "for all keys write Full()"))
-
-    def __repr__(self) -> str:
-        return f"Dilated({self.step})"
+    _way = "for all keys write Full()"
 
     @property
     def positional(self) -> bool:
@@ -273,11 +276,6 @@ class Dilated(Mask):
 
     def spans(self, geometry: Geometry, rows: slice) -> None:
         return None
-
-
-def _one_for_all(geometry: Geometry, end: int) -> RowSpans:
-    """Every row keeps the keys before ``end``."""
-    return RowSpans.from_ranges(np.zeros((1,) * (len(geometry.lead) + 2), np.int64), end, geometry.keys)
 
 
 def _row_positions(geometry: Geometry, rows: slice) -> IntArray:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from regard._types import BoolArray, IntArray
+from regard._types import BoolArray, Geometry, IntArray
 
 # More ranges than this in a row cost a kernel more than the bits do.
 MAX_SPANS = 8
@@ -44,6 +45,11 @@ class RowSpans:
         return cls.from_edges(np.stack(ends, axis=-1), keys)
 
     @classmethod
+    def alike(cls, geometry: Geometry, end: int) -> RowSpans:
+        """Every row keeps the keys before ``end``."""
+        return cls.from_ranges(np.zeros((1,) * (len(geometry.lead) + 2), np.int64), end, geometry.keys)
+
+    @classmethod
     def from_edges(cls, edges: IntArray, keys: int) -> RowSpans:
         """Bring sorted ranges, ``begin, end, ...`` in ``(..., rows, 2 * slots)``, to normal form.
 
@@ -55,6 +61,20 @@ class RowSpans:
         # The used ranges are disjoint: sorting their edges keeps each pair together and sends the unused last.
         packed = np.sort(np.where(used, pairs, keys).reshape(edges.shape))[..., : 2 * width]
         return cls(packed.reshape(*edges.shape[:-1], width, 2), keys)
+
+    @classmethod
+    def joined(cls, parts: Sequence[RowSpans], axis: int) -> RowSpans:
+        """Put sets one after the other along an axis of ``data``; the other axes before the ranges broadcast."""
+        if len(parts) == 1:
+            return parts[0]
+        shapes = [part.data.shape for part in parts]
+        shape = [*np.broadcast_shapes(*((*s[:axis], 1, *s[axis + 1 : -2]) for s in shapes)), 0, 2]
+        shape[axis], shape[-2] = sum(s[axis] for s in shapes), max(part.width for part in parts)
+        data = np.full(shape, parts[0].keys)
+        ends = np.cumsum([s[axis] for s in shapes])
+        for part, place in zip(parts, np.split(data, ends[:-1], axis), strict=True):
+            place[..., : part.width, :] = part.data
+        return cls(data, parts[0].keys)
 
     @property
     def width(self) -> int:
@@ -77,6 +97,21 @@ class RowSpans:
         around = ((0, 0),) * (self.data.ndim - 2)
         return RowSpans.from_edges(np.pad(self.edges, (*around, (1, 1)), constant_values=(0, self.keys)), self.keys)
 
+    def of_rows(self, rows: slice) -> RowSpans:
+        """Take some rows; the width stays, though they may need less."""
+        return self if self.data.shape[-3] == 1 else RowSpans(self.data[..., rows, :, :], self.keys)
+
+    def anywhere(self, step: int) -> RowSpans:
+        """One row that holds what any row keeps, its ranges rounded outwards to multiples of ``step``."""
+        ranges = self.data.reshape(-1, 2)
+        ranges = ranges[ranges[:, 0] < ranges[:, 1]]
+        ranges = ranges[np.argsort(ranges[:, 0])]
+        begin = ranges[:, 0] // step * step
+        end = np.minimum(np.maximum.accumulate(-(-ranges[:, 1] // step) * step), self.keys)
+        first = np.flatnonzero(begin > np.append(-1, end)[:-1])  # of each run of ranges that overlap or touch
+        last = np.append(first, len(begin))[1:] - 1
+        return RowSpans(np.stack([begin[first], end[last]], axis=-1)[None], self.keys)
+
     def is_full(self) -> bool:
         """Whether every row keeps every key; never true without keys."""
         return self.width == 1 and bool(np.all(self.data == (0, self.keys)))
@@ -87,6 +122,24 @@ class RowSpans:
         keys = np.arange(self.keys)
         dense: BoolArray = np.any((begin <= keys) & (keys < end), axis=-2)
         return dense
+
+
+def runs_of(table: BoolArray) -> IntArray | None:
+    """Find the runs of True in each row of a table; None if a row has more than MAX_SPANS.
+
+    Returns
+    -------
+    IntArray or None
+        Edges ``(..., rows, 2 * runs)``; slots that are not used hold an empty range at 0.
+    """
+    turns = np.diff(table, axis=-1, prepend=False, append=False)
+    count = np.count_nonzero(turns, axis=-1)
+    most = int(count.max(initial=0))
+    if most > 2 * MAX_SPANS:
+        return None
+    runs = np.zeros((*count.shape, most), np.int64)
+    runs[np.arange(most) < count[..., None]] = np.nonzero(turns)[-1]
+    return runs
 
 
 def _overlap(a: RowSpans, b: RowSpans, depth: int) -> RowSpans:

@@ -8,7 +8,7 @@ import numpy as np
 
 from regard._types import Array, BoolArray, IntArray
 
-from ._picture import EMPTY, FULL, PARTIAL, Picture, gather
+from ._grid import EMPTY, FULL, PARTIAL, Grid, gather
 
 # In pixels: the grid's longer side at most, and a cell's side where there are few and where there are many.
 _SIDE, _CELL, _LEAST = 448, 28, 10
@@ -41,7 +41,7 @@ _STYLE = """
 """
 
 
-def render(picture: Picture) -> str:
+def render(picture: Grid) -> str:
     """Draw a picture as one SVG element."""
     x, y = _edges(picture)
     width, height = max(_NARROWEST, x[-1] + _RIGHT), y[-1] + _BOTTOM
@@ -61,7 +61,7 @@ def render(picture: Picture) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" class="regard-picture" role="img" {size}>{"".join(parts)}</svg>'
 
 
-def _edges(picture: Picture) -> tuple[Array, Array]:
+def _edges(picture: Grid) -> tuple[Array, Array]:
     """Where the columns and the rows of the grid have their edges; to scale, unless cells would be too thin."""
     side = min(_SIDE, _CELL * max(picture.kept.shape))
     sizes = picture.geometry.keys, picture.geometry.queries
@@ -73,7 +73,7 @@ def _edges(picture: Picture) -> tuple[Array, Array]:
     return edges[0], edges[1]
 
 
-def _shades(picture: Picture) -> IntArray:
+def _shades(picture: Grid) -> IntArray:
     """Shade each cell; a pair that is not kept by its tile, which is partial or empty."""
     if not picture.pairs:
         return picture.verdicts
@@ -92,7 +92,7 @@ def _boxes(cells: BoolArray, x: Array, y: Array) -> str:
     return "".join(boxes)
 
 
-def _lines(picture: Picture, shades: IntArray, x: Array, y: Array) -> list[str]:
+def _lines(picture: Grid, shades: IntArray, x: Array, y: Array) -> list[str]:
     """Draw gaps between cells; tiles around pairs; a stroke, the second cue, in partial tiles."""
     lines = []
     fine = picture.kept.size and min(x[1] - x[0], y[1] - y[0]) >= _GAPS_FROM
@@ -112,7 +112,7 @@ def _grid(at_x: Array, at_y: Array, x: Array, y: Array) -> str:
     return "".join(upright + [f"M{x[0]:g} {at:g}H{x[-1]:g}" for at in at_y])
 
 
-def _axes(picture: Picture, x: Array, y: Array) -> list[str]:
+def _axes(picture: Grid, x: Array, y: Array) -> list[str]:
     """Write numbers of keys and queries at round places: at the middle of a pair, or where a tile begins."""
     queries, keys = picture.geometry.queries, picture.geometry.keys
     middle = 0.5 if picture.pairs else 0
@@ -132,7 +132,7 @@ def _ticks(size: int, length: float, room: float) -> range:
     return range(0, size, 1 << ((size - 1) // count).bit_length())
 
 
-def _legend(picture: Picture, y: float) -> list[str]:
+def _legend(picture: Grid, y: float) -> list[str]:
     rows, keys = picture.tile
     entries = [
         ("full", "kept" if picture.pairs else f"{picture.full:,} full"),

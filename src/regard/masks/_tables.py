@@ -15,7 +15,7 @@ from regard._types import BoolArray, Geometry, IntArray
 
 from ._arguments import as_int, fits_lead, frozen
 from ._base import ArrayLeaf, Mask, with_axes
-from ._spans import MAX_SPANS, RowSpans
+from ._spans import RowSpans, runs_of
 
 # ml_dtypes registers bfloat16 and its kin as V.
 _FLOAT_KINDS = "fV"
@@ -53,7 +53,7 @@ class Dense(Mask):
     array: BoolArray
 
     def __init__(self, array: npt.ArrayLike) -> None:
-        object.__setattr__(self, "array", _as_bool("Dense", array))
+        object.__setattr__(self, "array", as_bool("Dense", array))
 
     def __repr__(self) -> str:
         return f"Dense(<bool {self.array.shape}>)"
@@ -68,7 +68,6 @@ class Dense(Mask):
             raise MaskError(message)
 
     def table(self, geometry: Geometry) -> BoolArray:
-        """View the array with all axes of the scores; those of size 1 stay so."""
         return with_axes(self.array, len(geometry.shape))
 
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
@@ -77,8 +76,14 @@ class Dense(Mask):
             table = table[..., _run(rows), :]
         return table if table.shape[-1] == 1 else table[..., _run(keys)]
 
-    def spans(self, geometry: Geometry, rows: slice) -> None:
-        return None
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans | None:
+        table = self.table(geometry)
+        if table.shape[-2] != 1:
+            return None  # to look for ranges would be to read every pair once more
+        edges = runs_of(table)
+        if edges is None:
+            return None
+        return RowSpans.from_edges(edges * geometry.keys if table.shape[-1] == 1 else edges, geometry.keys)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -110,7 +115,7 @@ class Blocks(ArrayLeaf):
     block: tuple[int, int]
 
     def __init__(self, array: npt.ArrayLike, block: int | tuple[int, int]) -> None:
-        object.__setattr__(self, "array", frozen(_as_bool("Blocks", array).copy()))
+        object.__setattr__(self, "array", frozen(as_bool("Blocks", array).copy()))
         object.__setattr__(self, "block", _as_block(block))
 
     @property
@@ -142,18 +147,7 @@ class Blocks(ArrayLeaf):
 
     @cached_property
     def _runs(self) -> IntArray | None:
-        """Edges of the runs of True in each row of the table, ``(..., rows, 2 * runs)``; None if a row has many.
-
-        Slots that are not used hold an empty range at 0.
-        """
-        turns = np.diff(self.array, axis=-1, prepend=False, append=False)
-        count = np.count_nonzero(turns, axis=-1)
-        most = int(count.max(initial=0))
-        if most > 2 * MAX_SPANS:
-            return None
-        runs = np.zeros((*count.shape, most), np.int64)
-        runs[np.arange(most) < count[..., None]] = np.nonzero(turns)[-1]
-        return runs
+        return runs_of(self.array)
 
 
 def _as_block(block: object) -> tuple[int, int]:
@@ -167,10 +161,11 @@ def _as_block(block: object) -> tuple[int, int]:
     return sizes
 
 
-def _as_bool(leaf: str, array: object) -> BoolArray:
+def as_bool(leaf: str, array: object) -> BoolArray:
+    """Take a bool array; tell what anything else may have been meant for."""
     given = np.asarray(array)
-    if given.dtype == np.bool_:
-        return given
+    if given.dtype == np.bool_ or (not given.size and not isinstance(array, np.ndarray)):
+        return given.astype(np.bool_, copy=False)
     if isinstance(array, Mask):
         raise MaskError(f"{array} is a mask already; {leaf}() is for bool arrays")
     fact = f"a mask is bool, True = may attend; got dtype {given.dtype} and shape {given.shape}"

@@ -1,0 +1,74 @@
+"""What the engine and the reference ask of a mask, whatever it is made of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TypeAlias
+
+from regard._types import BoolArray, Geometry, IntArray
+
+from ._spans import RowSpans
+
+Bounds: TypeAlias = tuple[RowSpans, RowSpans]
+
+
+class Expression(ABC):
+    """A set of pairs of query and key, as a formula and, where there is one, in closed form."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Expression, ...]:
+        """The masks that this one combines; none for a leaf."""
+
+    @property
+    def positional(self) -> bool:
+        """Whether the mask depends on where the queries stand among the keys."""
+        return any(part.positional for part in self.parts)
+
+    @property
+    def cacheable(self) -> bool:
+        """Whether equal masks keep equal keys for good, so that what was lowered may be used again."""
+        return all(part.cacheable for part in self.parts)
+
+    @property
+    def heads(self) -> int | None:
+        """How many query heads the mask is made for; None for any number."""
+        return next((part.heads for part in self.parts if part.heads is not None), None)
+
+    def check(self, geometry: Geometry) -> None:
+        """Raise MaskError if what the mask holds does not fit the scores."""
+        for part in self.parts:
+            part.check(geometry)
+
+    @abstractmethod
+    def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
+        """Evaluate the formula for query indices ``rows`` and key indices ``keys``, both 1-D int64.
+
+        Returns
+        -------
+        BoolArray
+            True = may attend; it has ``len(lead) + 3`` axes and broadcasts to
+            ``(*lead, heads, len(rows), len(keys))``.
+        """
+
+    @abstractmethod
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans | None:
+        """Write down the same set as ranges for some rows, without a look at single pairs.
+
+        Returns
+        -------
+        RowSpans or None
+            Leading axes ``(*lead, heads, rows)``, each 1 where nothing differs along it, whatever the rows; None
+            if the mask has no closed form.
+        """
+
+    def bounds(self, geometry: Geometry, rows: slice) -> Bounds:
+        """Write down ranges that are kept for sure, and ranges without which none is; one object where they agree."""
+        spans = self.spans(geometry, rows)
+        if spans is None:
+            return RowSpans.alike(geometry, 0), RowSpans.alike(geometry, geometry.keys)
+        return spans, spans
+
+    def table(self, geometry: Geometry) -> BoolArray | None:
+        """View the user's own array, if that is all there is to the mask, with all axes of the scores."""
+        return None
