@@ -26,7 +26,7 @@ _PEERS = {
     "attn_mask": "mask= for a bool array (True = may attend), bias= for a float one",
     "attention_mask": "mask= for a bool array (True = may attend), bias= for a float one",
     "attn_bias": "bias=",
-    "key_padding_mask": "mask=rg.KeyLengths(lengths), or mask=~key_padding_mask[:, None, None, :] where True = padding",
+    "key_padding_mask": "mask=rg.KeyPadding.from_torch(key_padding_mask), or rg.KeyLengths(lengths)",
     "key_value_seq_lengths": "mask=rg.KeyLengths(lengths)",
     "window_size": "mask=rg.Window(left=...), bounds inclusive",
     "local_window_size": "mask=rg.Window(left=...), bounds inclusive",
