@@ -29,7 +29,9 @@ def assert_close(got, want, bound):
     assert np.isfinite(got[~odd]).all(), "infinities or NaNs where numbers are wanted"
     error, allowed = np.abs(got[~odd] - want[~odd]), np.broadcast_to(bound, got.shape)[~odd]
     over = ~(error <= allowed)
-    assert not over.any(), f"worst error is {np.max(error[over] / allowed[over]):.3g} of the bound"
+    with np.errstate(divide="ignore"):
+        worst = np.max(error[over] / allowed[over], initial=0)
+    assert not over.any(), f"worst error is {worst:.3g} of the bound"
 
 
 def assert_agrees(result, query, key, value, *, random_walk=False, bias=None, sinks=None, **options):

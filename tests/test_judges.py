@@ -27,6 +27,8 @@ def test_close_says_no():
         assert_close([0.0], [1.0], 0.5)
     with pytest.raises(AssertionError, match="of the bound"):
         assert_close([0.0], [1.0], np.nan)
+    with pytest.raises(AssertionError, match="worst error is inf of the bound"):
+        assert_close([0.0, 2.0], [1.0, 2.0], 0)
     with pytest.raises(AssertionError, match="infinities"):
         assert_close([np.nan], [np.inf], 1.0)
     with pytest.raises(AssertionError, match="where numbers are wanted"):
