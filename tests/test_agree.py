@@ -50,11 +50,26 @@ def all_options(draw, rng, lead, heads, queries, keys):
         options["sinks"] = rng.normal(size=heads).astype("float32") * draw(st.sampled_from([1, 5]))
     if draw(st.booleans()):
         options["bias"] = draw(biases(rng, lead, heads, queries, keys))
+        if isinstance(options["bias"], rg.Bias):
+            options.setdefault("q_offset", draw(st.sampled_from([0, keys - queries, -40])))
     return options
 
 
 @st.composite
 def biases(draw, rng, lead, heads, queries, keys):
+    """An array, one that is computed from distances, or a sum of both."""
+    array = draw(bias_arrays(rng, lead, heads, queries, keys))
+    formula = [
+        rg.Alibi(heads),
+        rg.RelativeBias(rng.standard_normal((heads, 2 * int(rng.integers(0, 90)) + 1))),
+        rg.T5Bias(rng.standard_normal((16, heads)), bidirectional=bool(rng.integers(2)), max_distance=30),
+        rg.RelativeBias(np.where(rng.random(81) < 0.2, -np.inf, 0.5)),
+    ][draw(st.integers(0, 3))]
+    return draw(st.sampled_from([array, formula, array + formula]))
+
+
+@st.composite
+def bias_arrays(draw, rng, lead, heads, queries, keys):
     full = (*lead, heads, queries, keys)
     shape = draw(st.sampled_from([full, (queries, keys), (1, keys), (queries, 1), (*(1,) * len(lead), heads, 1, keys)]))
     bias = rng.standard_normal(shape) * 2
@@ -90,8 +105,6 @@ def test_engine_agrees_with_reference(name, problem):
 def test_online_reference_agrees_with_the_materialised_one(problem, rows, keys):
     arrays, options = problem
     wide = [x.astype(np.float64) for x in arrays]
-    if "bias" in options:
-        options["bias"] = options["bias"].astype(np.float64)
     got = rg.reference.online_attention(*wide, block_rows=rows, block_keys=keys, **options)
     np.testing.assert_allclose(got, rg.reference.attention(*wide, **options), rtol=1e-9, atol=1e-11)
 

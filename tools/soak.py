@@ -43,6 +43,7 @@ import regard as rg  # noqa: E402
 import test_agree  # noqa: E402
 from regard import _runtime  # noqa: E402
 from regard._plan import make_problem  # noqa: E402
+from regard.biases import as_bias  # noqa: E402
 from regard.masks import Dense  # noqa: E402
 
 KEPT = ROOT / "tests" / "data" / "soak"
@@ -126,8 +127,8 @@ def check_row(arrays, options, result):
     if not isinstance(offset, int) or not formulas(options["mask"]):
         return
     alone = dict(options, q_offset=offset + i)
-    if "bias" in options and options["bias"].shape[-2] > 1:
-        alone["bias"] = options["bias"][..., i : i + 1, :]
+    if "bias" in options:
+        alone["bias"] = as_bias(options["bias"]).with_arrays(lambda x: x if x.shape[-2] == 1 else x[..., i : i + 1, :])
     got = rg.attention_forward(q[..., i : i + 1, :], k, v, **alone)
     judges.assert_same_bits(got.out[..., 0, :], result.out[..., i, :])
     judges.assert_same_bits(got.lse[..., 0], result.lse[..., i])
