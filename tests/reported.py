@@ -44,11 +44,18 @@ def answers(arrays, **options):
     result = rg.attention_forward(q, k, v, **options)
     yield "attention", rg.attention(q, k, v, **options)
     yield "attention_forward", result.out
-    yield "state", rg.attention_forward(q, k, v, aux=rg.Aux(state=True), **options).out
+    state = rg.merge_states(rg.attention_forward(q, k, v, aux=rg.Aux(state=True), **options).state)
+    yield "state", state.out if options.get("sinks") is None else with_sinks(state, options["sinks"])
     yield "reference", rg.reference.attention(q, k, v, **options)
     yield "online", rg.reference.online_attention(q, k, v, block_rows=3, block_keys=2, **options)
     if np.isfinite(v.astype(np.float64)).all():
         yield "weights", result.weights[...] @ np.repeat(v, q.shape[-3] // v.shape[-3], axis=-3).astype(np.float64)
+
+
+def with_sinks(state, sinks):
+    """A state's output as the definition of a sink has it: times sigmoid(lse - sink), 0 for an empty row."""
+    share = 1 / (1 + np.exp(np.asarray(sinks, np.float64)[:, None] - state.lse))
+    return np.where(np.isneginf(state.lse)[..., None], 0, state.out * share[..., None])
 
 
 def assert_right(arrays, want, wrong=None, **options):

@@ -11,6 +11,7 @@ import regard as rg
 from judges import assert_same_bits
 
 LENGTHS = [5, 0, 1, 130, 64, 0]
+X = np.ones((2, 6, 4), np.float32)
 
 
 def begins(lengths):
@@ -59,6 +60,14 @@ def test_garbage_of_a_neighbour_stays_there(target, normal):
     assert_same_bits(rg.varlen_attention(q, k, v, [0, 12, 30])[:, :12], clean[:, :12])
 
 
+def test_all_sequences_are_checked_before_one_is_computed(monkeypatch):
+    computed = []
+    monkeypatch.setattr("regard._attention.varlen.attention", lambda *arrays, **options: computed.append(arrays))
+    with pytest.raises(rg.AlignmentError):
+        rg.varlen_attention(X, X[:, :5], X[:, :5], [0, 3, 6], [0, 3, 5], mask=rg.Causal())
+    assert computed == []
+
+
 @settings(max_examples=40)
 @given(lengths=st.lists(st.integers(0, 9), max_size=6), seed=st.integers(0, 99))
 def test_as_the_mask_of_documents(lengths, seed):
@@ -70,7 +79,6 @@ def test_as_the_mask_of_documents(lengths, seed):
     assert np.abs(got - want).max(initial=0) < 1e-5
 
 
-X = np.ones((2, 6, 4), np.float32)
 BAD = {
     "rank": (lambda: rg.varlen_attention(X[None], X, X, [0, 6]), rg.ShapeError, "three axes, (H, T, D)"),
     "short": (lambda: rg.varlen_attention(X, X, X, [0, 5]), rg.ShapeError, "from 0 to 5, ascending, and query has 6"),
@@ -80,10 +88,22 @@ BAD = {
     "floats": (lambda: rg.varlen_attention(X, X, X, [0.0, 6.0]), rg.ShapeError, "holds integers"),
     "none": (lambda: rg.varlen_attention(X, X, X, []), rg.ShapeError, "holds integers"),
     "ragged": (lambda: rg.varlen_attention(X, X, X, [[0], [1, 2]]), rg.ShapeError, "holds integers"),
-    "keys": (lambda: rg.varlen_attention(X, X[:, :5], X[:, :5], [0, 6]), rg.ShapeError, "key has 5 rows"),
-    "counts": (lambda: rg.varlen_attention(X, X, X, [0, 6], [0, 2, 6]), rg.ShapeError, "1 sequences and cu_seqlens_k of 2"),
+    "keys": (lambda: rg.varlen_attention(X, X[:, :5], X[:, :5], [0, 6]), rg.ShapeError, "begin with cu_seqlens_k="),
+    "other keys": (
+        lambda: rg.varlen_attention(X, X[:, :5], X[:, :5], [0, 6], [0, 6]), rg.ShapeError, "key has 5 rows",
+    ),
+    "array": (
+        lambda: rg.varlen_attention(X, X, X, [0, 3, 6], mask=np.tri(3, dtype=bool)), rg.MaskError, "rg.Documents(ids)",
+    ),
+    "lengths of keys": (
+        lambda: rg.varlen_attention(X, X, X, [0, 3, 6], mask=rg.Causal() & ~rg.KeyLengths(2)), rg.MaskError, "from 0",
+    ),
+    "bias array": (
+        lambda: rg.varlen_attention(X, X, X, [0, 3, 6], bias=np.ones((3, 3))), rg.ShapeError, "rg.Alibi(heads)",
+    ),
+    "counts": (lambda: rg.varlen_attention(X, X, X, [0, 6], [0, 2, 6]), rg.ShapeError, "cu_seqlens_k of 2"),
     "align": (
-        lambda: rg.varlen_attention(X, X, X, [0, 3, 6], [0, 1, 6], mask=rg.Causal()), rg.AlignmentError, 'q_offset="start"',
+        lambda: rg.varlen_attention(X, X, X, [0, 3, 6], [0, 1, 6], mask=rg.Causal()), rg.AlignmentError, "start",
     ),
     "checked": (lambda: rg.varlen_attention(X[:, :0], X[:, :0], X[:, :0], [0], scale="x"), rg.UnsupportedError, "'x'"),
     "peer": (lambda: rg.varlen_attention(X, X, X, [0, 6], causal=True), TypeError, "mask=rg.Causal()"),

@@ -77,9 +77,8 @@ template <class N>
 bool add_biases(const Panel& panel, int64_t first, int begin, int end, typename N::T* scores) {
   bool drops = false;
   each_bias(panel.p, [&](const Bias& bias) {
-    with_dtype(bias.dtype, [&](auto b) {
-      drops = add_bias_of<N, decltype(b)>(bias, panel, first, begin, end, scores) || drops;
-    });
+    with_dtype(bias.dtype,
+               [&](auto b) { drops = add_bias_of<N, decltype(b)>(bias, panel, first, begin, end, scores) || drops; });
   });
   return drops;
 }

@@ -55,6 +55,7 @@ struct Short {
 struct Case {
   int heads, group, queries, keys, d, dv;
   Mask::Kind kind;
+  bool biased = false;  // by a row of distances, and by a number per key that is -inf now and then
 };
 
 // Owns what a Problem refers to.
@@ -69,8 +70,11 @@ struct Setting {
   Elements q, k, v, out;
   Scores max, sum, lse;
   std::vector<int64_t> qh, kh, vh, oh, mh;
-  std::vector<char> kept;        // (query, key), what the mask means
+  std::vector<char> kept;        // (query, key), what the mask means, and a bias of -inf
   std::vector<char> mask_bytes;  // its lowered form
+  std::vector<float> distances;
+  std::vector<double> per_key;
+  Bias biases[2];
   Problem p{};
 
   Setting(const Case& n, uint32_t seed) : c(n) {
@@ -95,6 +99,7 @@ struct Setting {
       mh.push_back(0);
     }
     lower(rng);
+    if (n.biased) add_biases(rng);
     p.query = {bytes(q), qh.data(), n.d * kSize, kSize};
     p.key = {bytes(k), kh.data(), n.d * kSize, kSize};
     p.value = {bytes(v), vh.data(), n.dv * kSize, kSize};
@@ -145,6 +150,20 @@ struct Setting {
     p.mask = {c.kind, {mask_bytes.data(), mh.data(), row, 1}, 2, 0};
   }
 
+  void add_biases(std::mt19937& rng) {
+    std::normal_distribution<float> normal;
+    for (int n = 0; n < c.queries + c.keys - 1; ++n) distances.push_back(normal(rng));
+    for (int j = 0; j < c.keys; ++j) per_key.push_back(rng() % 7 ? normal(rng) : -INFINITY);
+    const auto* last = reinterpret_cast<const char*>(distances.data() + c.queries - 1);
+    biases[0] = {{last, mh.data(), -ptrdiff_t(sizeof(float)), sizeof(float)}, DType::kFloat32};
+    biases[1] = {{reinterpret_cast<const char*>(per_key.data()), mh.data(), 0, sizeof(double)}, DType::kFloat64};
+    p.biases = biases;
+    p.bias_count = 2;
+    for (size_t at = 0; at < kept.size(); ++at) kept[at] = kept[at] && per_key[at % c.keys] != -INFINITY;
+  }
+
+  double bias(int i, int j) const { return c.biased ? distances[c.queries - 1 - i + j] + per_key[j] : 0; }
+
   void append(const void* from, size_t size) {
     const char* at = static_cast<const char*>(from);
     mask_bytes.insert(mask_bytes.end(), at, at + size);
@@ -168,7 +187,7 @@ double exact_row(const Setting<R>& s, int h, int i, std::vector<double>& out) {
     if (!s.kept[size_t(i) * s.c.keys + j]) continue;
     double dot = 0;
     for (int c = 0; c < s.c.d; ++c) dot += R::decode(q[c]) * R::decode(k[size_t(j) * s.c.d + c]);
-    score[j] = double(s.p.scale) * dot;
+    score[j] = double(s.p.scale) * dot + s.bias(i, j);
     peak = std::max(peak, score[j]);
   }
   out.assign(s.c.dv, 0);
@@ -321,15 +340,17 @@ void test_schedule() {
 template <class R>
 void test_engine(const Engine& engine, const char* target, const char* dtype) {
   const Case cases[] = {
-      {1, 1, 1, 1, 1, 1, Mask::kFull},       {2, 1, 65, 193, 16, 7, Mask::kFull},
-      {4, 2, 37, 401, 33, 20, Mask::kSpans}, {3, 3, 70, 200, 5, 64, Mask::kBits},
-      {2, 1, 130, 97, 64, 64, Mask::kBytes}, {6, 2, 3, 390, 129, 130, Mask::kSpans},
-      {1, 1, 64, 192, 64, 64, Mask::kBits},  {2, 2, 20, 0, 8, 8, Mask::kFull},
+      {1, 1, 1, 1, 1, 1, Mask::kFull},           {2, 1, 65, 193, 16, 7, Mask::kFull},
+      {4, 2, 37, 401, 33, 20, Mask::kSpans},     {3, 3, 70, 200, 5, 64, Mask::kBits},
+      {2, 1, 130, 97, 64, 64, Mask::kBytes},     {6, 2, 3, 390, 129, 130, Mask::kSpans},
+      {1, 1, 64, 192, 64, 64, Mask::kBits},      {2, 2, 20, 0, 8, 8, Mask::kFull},
+      {2, 1, 65, 193, 16, 7, Mask::kFull, true}, {4, 2, 37, 401, 33, 20, Mask::kSpans, true},
+      {3, 1, 70, 200, 5, 64, Mask::kBits, true},
   };
   for (const Case& c : cases) {
     char name[120];
-    snprintf(name, sizeof name, "%s %s (%d/%d, %d, %d, %d, %d) mask %d", target, dtype, c.heads, c.group, c.queries,
-             c.keys, c.d, c.dv, c.kind);
+    snprintf(name, sizeof name, "%s %s (%d/%d, %d, %d, %d, %d) mask %d%s", target, dtype, c.heads, c.group, c.queries,
+             c.keys, c.d, c.dv, c.kind, c.biased ? " biased" : "");
     test_agrees<R>(engine, c, name);
     if (c.keys > 1) test_same_bits<R>(engine, c, name);
     test_weights<R>(engine, c, name);

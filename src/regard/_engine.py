@@ -16,7 +16,9 @@ from regard._types import FLOAT_DTYPES, Array, IntArray, score_dtype
 from regard.biases import Bias, Table
 from regard.masks._lower import Band, lower
 
-MAX_KEPT_BYTES = 1 << 20
+# What a process keeps of lowered masks and of the places of heads: 64 and 256 entries of at most so many bytes.
+MAX_KEPT_BYTES = 1 << 16
+MAX_KEPT_OFFSETS = 1 << 14
 _KINDS = {"full": 0, "spans": 1, "bits": 2, "bytes": 3}  # as in native/include/regard/view.h
 
 
@@ -38,8 +40,7 @@ def run(plan: Plan, operands: Operands, results: Results) -> None:
     """Compute what ``results`` has room for."""
     problem = plan.problem
     q = view(operands.query, head_offsets(operands.query, problem))
-    k = view(operands.key, head_offsets(operands.key, problem, problem.group))
-    v = view(operands.value, head_offsets(operands.value, problem, problem.group))
+    k, v = map(view, (operands.key, operands.value), kv_heads_of(operands, problem))
     o = view(results.out, head_offsets(results.out, problem), writable=True)
     state = results.state
     s = None if state is None else view(state, head_offsets(state, problem), writable=True)
@@ -51,19 +52,16 @@ def run(plan: Plan, operands: Operands, results: Results) -> None:
         )  # fmt: skip
 
 
-def count_tiles(plan: Plan, bias: Bias | None) -> Tiles:
-    """Count what the kernel would do with each tile, by the kernel's own rule; no array is read."""
+def count_tiles(plan: Plan, bias: Bias | None, kv_heads: tuple[IntArray, IntArray]) -> Tiles:
+    """Count what the kernel does with each tile, by the kernel's own rule; no array is read.
+
+    ``kv_heads`` tells where the heads of key and value begin: those that share them are cut into blocks together.
+    """
     problem = plan.problem
     g = problem.geometry
     terms = [] if bias is None else bias.lower(g, score_dtype(problem.dtype))
     bias_bytes = sum(term.values.nbytes for term in terms if isinstance(term, Table))
-    # Which heads share keys decides how rows are cut into blocks: any strides that tell the heads apart will do.
-    key, value = (
-        _native.View(o, o, 0, 0)
-        for o in (
-            _head_offsets(shape, _dense_strides(shape), g.lead, g.heads, problem.group) for shape in problem.kv_leads
-        )
-    )
+    key, value = (_native.View(offsets, offsets, 0, 0) for offsets in kv_heads)
     counts, mask_bytes = np.zeros(3, np.int64), 0
     for band in lower(problem.mask, g):
         counts += _native.count_tiles(
@@ -73,6 +71,21 @@ def count_tiles(plan: Plan, bias: Bias | None) -> Tiles:
             mask_bytes = max(mask_bytes, band.data.nbytes)
     visited, partial, skipped = (int(n) for n in counts)
     return Tiles(visited, partial, skipped, mask_bytes, bias_bytes)
+
+
+def kv_heads_of(operands: Operands, problem: Problem) -> tuple[IntArray, IntArray]:
+    """Where the heads of key and value begin in memory."""
+    key, value = (head_offsets(array, problem, problem.group) for array in (operands.key, operands.value))
+    return key, value
+
+
+def kv_heads_assumed(problem: Problem) -> tuple[IntArray, IntArray]:
+    """Where the heads of key and value would begin if no two of them shared memory."""
+    g = problem.geometry
+    key, value = (
+        _head_offsets(shape, _dense_strides(shape), g.lead, g.heads, problem.group) for shape in problem.kv_leads
+    )
+    return key, value
 
 
 def _dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -134,10 +147,10 @@ def _exportable(array: Array) -> Array:
 def head_offsets(array: Array, problem: Problem, group: int = 1) -> IntArray:
     """Byte offset of each head of ``array``, whose last two axes are row and column."""
     g = problem.geometry
-    return _head_offsets(array.shape[:-2], array.strides[:-2], g.lead, g.heads, group)
+    find = _head_offsets_kept if 8 * problem.total_heads <= MAX_KEPT_OFFSETS else _head_offsets
+    return find(array.shape[:-2], array.strides[:-2], g.lead, g.heads, group)
 
 
-@lru_cache(maxsize=256)
 def _head_offsets(
     shape: tuple[int, ...], strides: tuple[int, ...], lead: tuple[int, ...], heads: int, group: int
 ) -> IntArray:
@@ -152,6 +165,9 @@ def _head_offsets(
     offsets = offsets.ravel()
     offsets.flags.writeable = False
     return offsets
+
+
+_head_offsets_kept = lru_cache(maxsize=256)(_head_offsets)
 
 
 def native_band(band: Band, problem: Problem, heads: IntArray | None = None) -> _native.Band:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from regard import _engine
-from regard._arrays import HasShapeAndDType, Operands, check_out
+from regard._arrays import HasShapeAndDType, Operands, as_input, check_out
 from regard._attention.weights import Weights
 from regard._engine import Results
 from regard._errors import UnsupportedError
@@ -53,6 +53,7 @@ class ForwardResult:
 
     out: Any
     weights: Weights
+    _operands: Operands
     _plan: Plan
     _lse: Any
     _state: AttentionState | None
@@ -63,7 +64,8 @@ class ForwardResult:
     @property
     def plan(self) -> Plan:
         """What was run, tiles counted."""
-        return replace(self._plan, tiles=_engine.count_tiles(self._plan, self.weights.bias))
+        heads = _engine.kv_heads_of(self._operands, self._plan.problem)
+        return replace(self._plan, tiles=_engine.count_tiles(self._plan, self._operands.bias, heads))
 
     @property
     def lse(self) -> Any:
@@ -126,7 +128,8 @@ def attention(
         ``(..., Hq, Sq, Skv)``, each axis 1 or full. Causal attention is ``rg.Causal()``; masks combine with ``& | ~``.
     bias : float array_like or Bias, optional
         Added to the scores after the softcap. An array has shapes as for ``mask`` and any of the four dtypes, and is
-        never expanded; −inf drops the pair as a mask does; +inf and NaN give NaN in the rows that see them. `Alibi`,
+        never expanded; its numbers are first rounded to the dtype of the scores. −inf drops the pair as a mask does;
+        +inf and NaN give NaN in the rows that see them. `Alibi`,
         `RelativeBias` and `T5Bias` are computed from positions; biases add with ``+``.
     q_offset : int, ints per batch (array_like of any library), "start" or "end", optional
         Position of query 0 among the keys; "start" is 0, "end" is Skv − Sq; ints broadcast against the leading
@@ -239,7 +242,7 @@ def attention_forward(
     weights = Weights(plan, operands, row_max, row_sum)
     result, given_lse = _handed_back(operands, target, out), library.give(lse)
     partial = None if state is None else AttentionState(library.give(state), given_lse)
-    return ForwardResult(result, weights, plan, given_lse if aux.lse else None, partial)
+    return ForwardResult(result, weights, operands, plan, given_lse if aux.lse else None, partial)
 
 
 def plan(
@@ -271,11 +274,13 @@ def plan(
     """
     chosen = make_plan(
         make_problem(
-            query, key, value, mask=mask, bias=bias, q_offset=q_offset, scale=scale, softcap=softcap, sinks=sinks,
-            dropout=dropout, **unknown,
+            query, key, value, mask=mask, bias=bias, q_offset=q_offset, scale=scale, softcap=softcap,
+            sinks=sinks if hasattr(sinks, "shape") or sinks is None else as_input("sinks", sinks), dropout=dropout,
+            **unknown,
         )
     )  # fmt: skip
-    return replace(chosen, tiles=_engine.count_tiles(chosen, None if bias is None else as_bias(bias)))
+    heads = _engine.kv_heads_assumed(chosen.problem)
+    return replace(chosen, tiles=_engine.count_tiles(chosen, None if bias is None else as_bias(bias), heads))
 
 
 def _prepare(
@@ -288,15 +293,14 @@ def _prepare(
     )
     shape, dtype = problem.user_shape(problem.geometry.queries, problem.dv), operands.query.dtype
     target = operands.library.empty(shape, dtype) if out is None else check_out(out, shape, dtype, operands)
+    if out is not None:
+        operands.library.wrote(out)  # beforehand: a call that is interrupted has written, too
     return operands, make_plan(problem), target
 
 
 def _handed_back(operands: Operands, target: Array, out: Any) -> Any:
     """Return what was computed as the user knows it: ``out``, or the new array in the library's form."""
-    if out is None:
-        return operands.library.give(target)
-    operands.library.wrote(out)
-    return out
+    return operands.library.give(target) if out is None else out
 
 
 def _as_aux(aux: Any) -> Aux:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from regard._arrays import Operands
-from regard._errors import ShapeError
+from regard._errors import MaskError, ShapeError
 from regard._libraries import as_numpy
+from regard._plan import as_mask, make_problem
 from regard._types import IntArray
+from regard.biases import Bias, DenseBias
+from regard.masks import Blocks, Dense, Documents, KeyLengths, KeyPadding, Mask
 
 from .forward import attention
 
@@ -86,22 +91,55 @@ def varlen_attention(
                 "lengths is a call of attention"
             )
     queries = _bounds("cu_seqlens_q", cu_seqlens_q, "query", q.shape)
+    if cu_seqlens_k is None and k.shape[1] != q.shape[1]:
+        raise ShapeError(
+            f"query has {q.shape[1]} rows and key has {k.shape[1]} (shapes {q.shape} and {k.shape}): where the lengths "
+            "differ, say where the sequences of the keys begin with cu_seqlens_k="
+        )
     keys = queries if cu_seqlens_k is None else _bounds("cu_seqlens_k", cu_seqlens_k, "key", k.shape)
-    if cu_seqlens_k is None:
-        _bounds("cu_seqlens_q", cu_seqlens_q, "key", k.shape)
     if len(queries) != len(keys):
         raise ShapeError(
             f"cu_seqlens_q tells of {len(queries) - 1} sequences and cu_seqlens_k of {len(keys) - 1}: give both the "
             "same number; a sequence may be empty"
         )
+    _refuse_tables(mask, given.bias)
+    sequences = [
+        (slice(*rows), slice(*columns)) for rows, columns in zip(pairwise(queries), pairwise(keys), strict=True)
+    ]
+    sequences = sequences or [(slice(0, 0), slice(0, 0))]  # which checks the arguments
+    options = {
+        "mask": mask, "bias": given.bias, "q_offset": q_offset, "scale": scale, "softcap": softcap,
+        "sinks": given.sinks, "dropout": dropout, **unknown,
+    }  # fmt: skip
+    for rows, columns in sequences:  # all are checked before one is computed
+        make_problem(q[:, rows], k[:, columns], v[:, columns], **options)
     out = given.library.empty((q.shape[0], q.shape[1], v.shape[2]), q.dtype)
-    for n in range(max(1, len(queries) - 1)):  # one call at least: it checks the arguments
-        rows, columns = slice(*queries[n : n + 2]), slice(*keys[n : n + 2])
-        attention(
-            q[:, rows], k[:, columns], v[:, columns], mask=mask, bias=given.bias, q_offset=q_offset, scale=scale,
-            softcap=softcap, sinks=given.sinks, dropout=dropout, out=out[:, rows], **unknown,
-        )  # fmt: skip
+    for rows, columns in sequences:
+        attention(q[:, rows], k[:, columns], v[:, columns], out=out[:, rows], **options)
     return given.library.give(out)
+
+
+def _refuse_tables(mask: Any, bias: Bias | None) -> None:
+    """Raise for what has a shape of its own: it would fit sequences of one length, and mean each of them."""
+    asked = as_mask(mask)
+    if any(isinstance(leaf, Dense | Blocks | KeyPadding | KeyLengths | Documents) for leaf in _leaves(asked)):
+        raise MaskError(
+            f"{asked!r} tells rows or keys by number, and packed sequences each count from 0: use masks without a "
+            "shape, such as rg.Causal() & rg.Window(left=256); for one mask over the packed rows call attention with "
+            "rg.Documents(ids) & that mask"
+        )
+    if bias is not None and any(isinstance(part, DenseBias) for part in bias.parts):
+        raise ShapeError(
+            f"bias is {bias!r}, an array of one shape, and packed sequences each count from 0: use a bias without a "
+            "shape, such as rg.Alibi(heads)"
+        )
+
+
+def _leaves(mask: Mask) -> Iterator[Mask]:
+    if not mask.parts:
+        yield mask
+    for part in mask.parts:
+        yield from _leaves(part)
 
 
 def _bounds(name: str, given: Any, array: str, shape: tuple[int, ...]) -> list[int]:

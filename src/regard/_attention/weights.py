@@ -12,7 +12,6 @@ from regard import _engine, _native
 from regard._arrays import Operands
 from regard._plan import Plan
 from regard._types import Array, score_dtype
-from regard.biases import Bias
 from regard.masks._lower import lower
 
 
@@ -44,9 +43,9 @@ class Weights:
         self.dtype = operands.library.dtype(self._dtype)
 
     @property
-    def bias(self) -> Bias | None:
-        """What the call added to the scores."""
-        return self._operands.bias
+    def row_stats(self) -> tuple[Array, Array]:
+        """Maximum of each row's scores, and the sum of e^(score − maximum), a sink counted: ``(..., heads, Sq)``."""
+        return self._max.reshape(self.shape[:-1]), self._sum.reshape(self.shape[:-1])
 
     @property
     def ndim(self) -> int:

@@ -1,5 +1,6 @@
 """Parse once, then run: every check and every message of a call, and the frozen plan that engines follow."""
 
+from .options import as_mask as as_mask
 from .plan import Plan as Plan
 from .plan import Tiles as Tiles
 from .plan import make_plan as make_plan

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from regard._errors import DTypeError, ShapeError
-from regard._fit import misfit
-from regard._libraries import as_numpy
-from regard._types import Array, Geometry, IntArray
-from regard.masks._evaluate import as_geometry
+from regard._fit import as_geometry, misfit
+from regard._libraries import as_numpy, library_of
+from regard._types import Array, Geometry, IntArray, with_axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +66,7 @@ class Bias(ABC):
     def values(self, geometry: Geometry, rows: IntArray, keys: IntArray, dtype: npt.DTypeLike) -> Array:
         """Give the numbers for query indices ``rows`` and key indices ``keys``, 1-D int64.
 
-        Formulas are computed in ``dtype``, that of the scores; an array keeps its own. The result has
+        ``dtype`` is that of the scores: formulas are computed in it, and arrays rounded to it. The result has
         ``len(lead) + 3`` axes and broadcasts to ``(*lead, heads, len(rows), len(keys))``.
         """
 
@@ -121,7 +120,7 @@ class Bias(ABC):
         self.check(geometry)
         total = np.zeros(geometry.shape, dtype)
         for part in self.parts:
-            total += part.values(geometry, np.arange(geometry.queries), np.arange(geometry.keys), dtype).astype(dtype)
+            total += part.values(geometry, np.arange(geometry.queries), np.arange(geometry.keys), dtype)
         return total.reshape(geometry.user_shape)
 
     def __add__(self, other: object) -> Bias:
@@ -151,7 +150,7 @@ class Sum(Bias):
             term.check(geometry)
 
     def values(self, geometry: Geometry, rows: IntArray, keys: IntArray, dtype: npt.DTypeLike) -> Array:
-        first, *others = (term.values(geometry, rows, keys, dtype).astype(dtype) for term in self.terms)
+        first, *others = (term.values(geometry, rows, keys, dtype) for term in self.terms)
         return sum(others, start=first)
 
     def lower(self, geometry: Geometry, dtype: npt.DTypeLike) -> list[Array | Table]:
@@ -183,10 +182,14 @@ class DenseBias(Bias):
     """
 
     array: Array
+    _given: Any  # attention takes its own arrays from here: lists go with any library
 
     def __init__(self, array: Any) -> None:
-        described = hasattr(array, "shape") and hasattr(array, "dtype")  # a plan needs no more, attention takes its own
+        if isinstance(array, np.ndarray):
+            array = as_numpy("bias", array)
+        described = hasattr(array, "shape") and hasattr(array, "dtype")  # a plan needs no more
         object.__setattr__(self, "array", array if described else _as_array(array))
+        object.__setattr__(self, "_given", array)
 
     @property
     def positional(self) -> Literal[False]:
@@ -198,15 +201,17 @@ class DenseBias(Bias):
             raise ShapeError(message)
 
     def values(self, geometry: Geometry, rows: IntArray, keys: IntArray, dtype: npt.DTypeLike) -> Array:
-        table = self.array[(None,) * (len(geometry.shape) - self.array.ndim)]
+        table = with_axes(as_numpy("bias", self.array), len(geometry.shape))
         table = table if table.shape[-2] == 1 else table[..., rows, :]
-        return table if table.shape[-1] == 1 else table[..., keys]
+        table = table if table.shape[-1] == 1 else table[..., keys]
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and drops the pair if it is negative
+            return table.astype(dtype, copy=False)
 
     def lower(self, geometry: Geometry, dtype: npt.DTypeLike) -> list[Array | Table]:
         return [self.array]
 
     def with_arrays(self, take: Callable[[Any], Array]) -> DenseBias:
-        return DenseBias(take(self.array))
+        return DenseBias(take(self._given))
 
     def __repr__(self) -> str:
         return f"DenseBias(<{self.array.dtype} {tuple(self.array.shape)}>)"
@@ -227,8 +232,6 @@ def as_bias(bias: Any) -> Bias:
 
 
 def _as_array(given: Any) -> Array:
-    try:
-        array = np.asarray(as_numpy("bias", given))
-    except ValueError as error:
-        raise DTypeError(f"bias is not an array of numbers: {error}") from None
-    return array.astype(np.float64) if array.dtype.kind in "iu" else array
+    array = as_numpy("bias", given)
+    listed = library_of("bias", given) is None
+    return array.astype(np.float64) if listed and array.dtype.kind in "iu" else array

@@ -11,14 +11,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from regard._errors import DTypeError, RegardError, ShapeError
-from regard._libraries import as_numpy
-from regard._types import Array, Geometry, IntArray, Offsets
-from regard.masks._base import positions
+from regard._errors import DTypeError, ShapeError
+from regard._libraries import as_numpy, of_ml_dtypes
+from regard._types import Array, Geometry, IntArray, Offsets, positions
 
 from ._base import Bias, Table
 
 _SPELLED = 16  # tables of up to so many numbers are spelled out in a repr
+_MAX_HEADS = 1 << 16
+_FARTHEST = 1 << 31
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -75,6 +76,10 @@ class DistanceBias(Bias):
     def __hash__(self) -> int:
         return hash((type(self), self._key()))
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.table.flags.writeable = False  # NumPy's pickle forgets it
+
     def _key(self) -> tuple[Any, ...]:
         return self.table.shape, self.table.tobytes()
 
@@ -88,9 +93,9 @@ class Alibi(DistanceBias):
     Parameters
     ----------
     slopes
-        float, shape ``(Hq,)``: :math:`m_h`, positive. Or the number of heads, for the paper's slopes: the geometric
-        sequence :math:`2^{-8/n}, 2^{-16/n}, …` for n heads, n a power of two; else those of the power below it, and
-        every other one of twice that power.
+        float, shape ``(Hq,)``: :math:`m_h`, finite; the paper's are positive. Or the number of heads, for those of the
+        paper: the geometric sequence :math:`2^{-8/n}, 2^{-16/n}, …` for n heads, n a power of two; else those of the
+        power below it, and every other one of twice that power.
 
     References
     ----------
@@ -107,10 +112,13 @@ class Alibi(DistanceBias):
 
     def __init__(self, slopes: npt.ArrayLike) -> None:
         if isinstance(slopes, int | np.integer) and not isinstance(slopes, bool):
-            if slopes < 1:
-                raise ShapeError(f"Alibi({slopes}): give a number of heads, 1 or more, or their slopes")
+            if not 1 <= slopes <= _MAX_HEADS:
+                raise ShapeError(f"Alibi({slopes}): give a number of heads, 1 to {_MAX_HEADS}, or their slopes")
             slopes = _paper_slopes(int(slopes))
-        self._hold(_floats("Alibi", "slopes", slopes, "(Hq,)", 1))
+        held = _floats("Alibi", "slopes", slopes, "(Hq,)", 1)
+        if not np.isfinite(held).all():
+            raise ShapeError(f"Alibi: the slopes are {held.tolist()}; they must be finite: a mask hides keys")
+        self._hold(held)
 
     @property
     def slopes(self) -> Array:
@@ -201,12 +209,14 @@ class T5Bias(DistanceBias):
         least = 4 if bidirectional else 2
         if held.shape[1] < least or held.shape[1] % least:
             raise ShapeError(f"T5Bias: the table has {held.shape[1]} buckets; they must be a multiple of {least}")
-        exact = held.shape[1] // least
-        if isinstance(max_distance, bool) or not isinstance(max_distance, int | np.integer) or max_distance <= exact:
+        exact, whole = held.shape[1] // least, isinstance(max_distance, int | np.integer)
+        if not whole or isinstance(max_distance, bool) or not exact < max_distance < _FARTHEST:
             raise ShapeError(
                 f"T5Bias: max_distance is {max_distance!r}; it must be an integer above {exact}, for so many "
-                "distances have a bucket of their own"
+                "distances have a bucket of their own, and below 2**31"
             )
+        if not isinstance(bidirectional, bool | np.bool_):
+            raise ShapeError(f"T5Bias: bidirectional is {bidirectional!r}; it is True (encoder) or False (decoder)")
         self._hold(held)
         object.__setattr__(self, "bidirectional", bool(bidirectional))
         object.__setattr__(self, "max_distance", int(max_distance))
@@ -238,7 +248,7 @@ def _runs(offsets: IntArray, geometry: Geometry) -> Iterator[tuple[int, int, Any
     way from the first position to the last.
     """
     reach = geometry.queries + geometry.keys - 1
-    if reach < 1 or not geometry.queries or not geometry.keys:
+    if not offsets.size or not geometry.queries or not geometry.keys:
         return
     first = np.unique(-offsets - (geometry.queries - 1))  # of each entry, ascending
     begins = np.flatnonzero(np.diff(first, prepend=first[:1] - reach - 1) > reach)
@@ -257,13 +267,8 @@ def _paper_slopes(heads: int) -> Array:
 
 def _floats(leaf: str, name: str, given: Any, shape: str, *ranks: int) -> Array:
     """Copy numbers of one of the ``ranks`` as float64, none of their axes empty."""
-    try:
-        array = np.array(as_numpy(name, given))
-    except RegardError:
-        raise
-    except (ValueError, TypeError) as error:  # of ragged lists
-        raise DTypeError(f"{leaf}: {name} is not an array of numbers: {error}") from None
-    if array.dtype.kind not in "iufV":
+    array = as_numpy(name, given)
+    if array.dtype.kind not in "iuf" and not of_ml_dtypes(array.dtype):
         raise DTypeError(f"{leaf}: {name} is of dtype {array.dtype}; it holds floats, of shape {shape}")
     if array.ndim not in ranks or not array.size:
         raise ShapeError(f"{leaf}: {name} has shape {array.shape}; it has shape {shape}")
