@@ -13,6 +13,7 @@ HEAD = """
 import atexit, os, random, signal, sys, threading, time
 import numpy as np
 import regard as rg
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is born deaf to it
 x = np.random.default_rng(0).standard_normal((4, 300, 32), dtype=np.float32)
 """
 

@@ -168,7 +168,7 @@ def test_tables_of_any_offsets_hold_every_distance(queries, keys, offsets):
     bias = rg.RelativeBias(np.arange(-200.0, 201))
     shape = {"q_offset": offsets, "lead": (len(offsets),)}
     dense = bias.materialize(queries, keys, **shape)
-    geometry = rg.masks._evaluate.as_geometry(queries, keys, offsets, (len(offsets),))
+    geometry = rg._fit.as_geometry(queries, keys, offsets, (len(offsets),))
     (table,) = bias.lower(geometry, np.float32)
     i, j = np.arange(queries)[:, None], np.arange(keys)
     read = table.values[table.start[..., None, None] + j - i] if queries and keys else dense
@@ -247,6 +247,8 @@ BAD = {
     "heads": (lambda: rg.attention(X, X, X, bias=rg.Alibi(3)), rg.ShapeError, "holds 3 heads and the scores have 4"),
     "class": (lambda: rg.attention(X, X, X, bias=rg.Alibi), rg.DTypeError, "the class Alibi: write Alibi(...)"),
     "function": (lambda: rg.attention(X, X, X, bias=lambda b: b), rg.DTypeError, "such as rg.Alibi(heads)"),
+    "mask": (lambda: rg.attention(X, X, X, bias=rg.Causal()), rg.DTypeError, "pass mask=Causal()"),
+    "mask + bias": (lambda: rg.Causal() + rg.Alibi(8), rg.DTypeError, "pass mask=Causal()"),
     "bool": (lambda: rg.attention(X, X, X, bias=rg.Alibi(4) + np.ones((6, 6), bool)), rg.MaskError, "pass mask="),
     "ints": (lambda: rg.attention(X, X, X, bias=rg.Alibi(4) + np.ones((6, 6), int)), rg.DTypeError, "integer dtype"),
     "shape": (lambda: rg.attention(X, X, X, bias=rg.Alibi(4) + np.ones(6)), rg.ShapeError, "bias[None, None, :]"),

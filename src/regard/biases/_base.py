@@ -14,6 +14,7 @@ from regard._errors import DTypeError, ShapeError
 from regard._fit import as_geometry, misfit
 from regard._libraries import as_numpy, library_of
 from regard._types import Array, Geometry, IntArray, with_axes
+from regard.masks import Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,6 +224,8 @@ def as_bias(bias: Any) -> Bias:
         return bias
     if isinstance(bias, type) and issubclass(bias, Bias):
         raise DTypeError(f"bias is the class {bias.__name__}: write {bias.__name__}(...), with parentheses")
+    if isinstance(bias, Mask):
+        raise DTypeError(f"{bias!r} is a mask: pass mask={bias!r}; a bias is numbers that are added to the scores")
     if isinstance(bias, bool | str) or bias is None or callable(bias):
         raise DTypeError(
             f"bias is {bias!r} of type {type(bias).__name__}; it must be a float array that is added to the scores, or "
