@@ -93,7 +93,7 @@ while not children:
         said = str(error)
 again = (rg.attention(x, x, x) == rg.attention(x, x, x)).all() and wrong == 0
 if children[0] == 0:
-    os._exit(0 if again else 3)
+    os._exit(0 if again and (said == "nothing" or "forked this process" in said) else 3)
 print(os.waitpid(children[0], 0)[1], said, again)
 """
 
