@@ -15,7 +15,7 @@ CMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" cmake
 help:
 	@echo "make run        build, install, and look at a real model's attention (writes build/regard-view.html)"
 	@echo "make test       every test that needs no heavy framework"
-	@echo "make test-all   the same, and the comparison with torch and transformers"
+	@echo "make test-all   the same, and against torch, JAX, transformers, ONNX's runtime and a browser"
 	@echo "make lint       ruff, mypy --strict, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
 	@echo "make bench      timings against NumPy on this machine (quiet it first)"
@@ -23,7 +23,7 @@ help:
 	@echo "make docs       the documentation, into build/docs/index.html, and its examples"
 	@echo "make package    sdist and wheels into build/package, tested as installed: oldest and newest Python and NumPy"
 	@echo "make soak       long random runs, MINUTES=10; the result is kept in tests/data/soak"
-	@echo "make coverage   branches of src that the tests take; at least 95 %"
+	@echo "make coverage   make test, and the branches of src that it takes: at least 95 %"
 	@echo "make clean      remove everything that make has made"
 
 $(BIN)/python:
@@ -59,7 +59,7 @@ run: $(STAMPS)/install $(STAMPS)/model
 test: test-native test-python
 
 test-python: $(STAMPS)/install $(STAMPS)/model
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(COUNTED)
 
 test-native: $(STAMPS)/deps
 	@$(CMAKE) -S . -B build/tests -G Ninja -DREGARD_MODULE=OFF -DREGARD_TESTS=ON >/dev/null
@@ -111,11 +111,10 @@ MINUTES ?= 10
 soak: $(STAMPS)/install
 	$(BIN)/python tools/soak.py --minutes $(MINUTES)
 
-# Branches of src that the tests take; those of tests/heavy apart.
-coverage: $(STAMPS)/install $(STAMPS)/model
-	@mkdir -p build
-	COVERAGE_FILE=build/.coverage $(BIN)/python -m pytest --cov=src/regard --cov-branch --cov-fail-under=95 \
-	  --cov-report=term-missing:skip-covered
+# `make test`, and which branches of src it takes; those of tests/heavy apart.
+coverage: export COVERAGE_FILE := build/.coverage
+coverage: COUNTED := --cov=src/regard --cov-branch --cov-fail-under=95 --cov-report=term-missing:skip-covered
+coverage: test
 
 PACKAGED := $(shell find src native tests docs tools benchmarks requirements -name __pycache__ -prune -o -type f -print) \
   CMakeLists.txt Makefile pyproject.toml LICENSE $(wildcard *.md)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import regard as rg
 from regard.biases import as_bias
@@ -17,6 +18,14 @@ def assert_same_bits(got, want):
     bits = f"u{got.dtype.itemsize}"
     differ = got.copy().view(bits) != want.copy().view(bits)
     assert not differ.any(), f"{differ.sum()} of {differ.size} differ, first at {np.argwhere(differ)[0]}"
+
+
+def refused(error, *parts, args=(), call=rg.attention, **options):
+    """The call raises this error, and its message has all the parts."""
+    with pytest.raises(error) as caught:
+        call(*args, **options)
+    message = str(caught.value)
+    assert all(part in message for part in parts), message
 
 
 def assert_close(got, want, bound):
@@ -39,6 +48,11 @@ def assert_agrees(result, query, key, value, *, random_walk=False, bias=None, si
     dtype = np.asarray(query).dtype.name
     precision = np.longdouble if dtype == "float64" else np.float64
     want = rg.reference.attention_forward(query, key, value, bias=bias, sinks=sinks, precision=precision, **options)
+    plain, share = want.weights, None
+    if sinks is not None:  # which may leave less than float64 can hold of a weight
+        plain = rg.reference.attention_forward(query, key, value, bias=bias, precision=precision, **options).weights
+        with np.errstate(over="ignore"):
+            share = 1 / (1 + np.exp(np.asarray(sinks).astype(want.lse.dtype)[..., None] - want.lse))
     problem = result.plan.problem
     lead, group = problem.geometry.lead, problem.group
     Q, K, V = (np.asarray(x).astype(np.float64) for x in (query, key, value))
@@ -47,7 +61,8 @@ def assert_agrees(result, query, key, value, *, random_walk=False, bias=None, si
     parts = () if bias is None else as_bias(bias).parts
     rows, keys = np.arange(problem.geometry.queries), np.arange(problem.geometry.keys)
     bounds = forward_bounds(
-        np.broadcast_to(Q, (*lead, *Q.shape[-3:])), K, V, want.weights.reshape(problem.geometry.shape),
+        np.broadcast_to(Q, (*lead, *Q.shape[-3:])), K, V, plain.reshape(problem.geometry.shape),
+        share=None if share is None else share.reshape(problem.geometry.shape[:-1]),
         scale=problem.scale, tile_keys=result.plan.tile_keys, random_walk=random_walk, dtype=dtype,
         biases=[part.values(problem.geometry, rows, keys, result.lse.dtype) for part in parts], softcap=problem.softcap,
     )  # fmt: skip

@@ -1,11 +1,15 @@
 """Arrays of a library that regard has never heard of: in by DLPack as they lie, out as NumPy arrays."""
 
+import sys
+import types
+
 import numpy as np
 import pytest
 
 import regard as rg
 from judges import assert_same_bits
 from regard._arrays import Operands, as_input
+from regard._libraries import library_of
 
 
 class Foreign:
@@ -77,16 +81,16 @@ def test_masks_biases_sinks_and_offsets(qkv, rng, normal):
     keep, bias, sinks = rng.random((5, 7)) < 0.5, normal(2, 1, 5, 7), normal(4)
     given = {"mask": keep, "bias": bias, "sinks": sinks, "q_offset": np.array([1, 2]), "scale": np.array(0.5)}
     theirs = {name: Foreign(array) for name, array in given.items()}
-    del theirs["bias"]  # must have .shape and .dtype
-    assert_same_bits(rg.attention(*qkv, bias=bias, **theirs), rg.attention(*qkv, **given))
+    assert_same_bits(rg.attention(*qkv, **theirs), rg.attention(*qkv, **given))
     assert {x.exports > 0 for x in theirs.values()} == {True}
 
 
 def test_lists_and_numbers_go_with_any_array(qkv):
     q, k, v = (x.astype(np.float64) for x in qkv)
     want = rg.attention(q, k, v, sinks=np.arange(4.0), bias=np.ones((1, 7)).repeat(5, 0))
-    got = rg.attention(Foreign(q), k.tolist(), v, sinks=[0, 1, 2, 3], bias=[[1] * 7] * 5)
-    assert_same_bits(got, want)
+    for bias in ([[1] * 7] * 5, rg.DenseBias([[1] * 7] * 5)):
+        got = rg.attention(Foreign(q), k.tolist(), v, sinks=[0, 1, 2, 3], bias=bias)
+        assert_same_bits(got, want)
 
 
 def test_subclasses_of_ndarray(qkv, tmp_path):
@@ -103,8 +107,103 @@ def test_states(normal):
     assert type(theirs.out) is np.ndarray
     assert theirs.out.ctypes.data == out.ctypes.data
     assert_same_bits(rg.merge_states(theirs, ours).out, rg.merge_states(ours, ours).out)
+    lists = rg.AttentionState(theirs.out, lse.tolist())
+    assert_same_bits(lists.lse, lse)
     empty = rg.AttentionState.empty((3, 2), np.float64)
     assert empty.out.dtype == empty.lse.dtype == np.float64
+
+
+MAKERS = {
+    "Dense": (rg.Dense, np.ones((5, 7), bool), "array"),
+    "mask=": (lambda mask: rg.attention(*np.ones((3, 7, 2)), mask=mask), np.ones((1, 7), bool), "mask"),
+    "Blocks": (lambda table: rg.Blocks(table, 4), np.ones((2, 2), bool), "array"),
+    "KeyPadding": (rg.KeyPadding, np.array([True, False]), "kept"),
+    "from_torch": (rg.KeyPadding.from_torch, np.array([True, False]), "key_padding_mask"),
+    "from_torch of floats": (rg.KeyPadding.from_torch, np.array([0.0, -np.inf]), "key_padding_mask"),
+    "KeyLengths": (rg.KeyLengths, np.array([3, 5]), "n"),
+    "Documents": (rg.Documents, np.array([3, 5]), "ids"),
+    "Documents' keys": (lambda ids: rg.Documents([1], ids), np.array([3, 5]), "key_ids"),
+    "DenseBias": (rg.DenseBias, np.ones((5, 7)), "bias"),
+    "Alibi": (rg.Alibi, np.array([0.5, 0.25]), "slopes"),
+    "RelativeBias": (rg.RelativeBias, np.ones((2, 3)), "table"),
+    "T5Bias": (lambda table: rg.T5Bias(table, bidirectional=False), np.ones((4, 2)), "table"),
+}
+
+
+@pytest.mark.parametrize(("make", "array", "name"), MAKERS.values(), ids=MAKERS)
+def test_masks_and_biases_are_made_of_any_array(make, array, name, tmp_path):
+    mapped = np.memmap(tmp_path / "it", array.dtype, "w+", shape=array.shape)
+    mapped[...] = array
+    for theirs in (Foreign(array), array.tolist(), mapped, array[..., ::-1].copy()[..., ::-1]):
+        given = make(theirs)
+        assert isinstance(given, np.ndarray) or repr(given) == repr(make(array))
+        if isinstance(given, rg.masks.Mask | rg.biases.Bias) and not isinstance(given, rg.Dense | rg.DenseBias):
+            assert given == make(array)
+    error = rg.DTypeError if isinstance(make(array), rg.biases.Bias) else rg.MaskError
+    fill = False if array.dtype == bool else 0
+    ways = f"pass {name}.data", f"{name}.filled({fill})"
+    refused(error, f"{name} is a NumPy masked array", *ways, args=[np.ma.masked_array(array)], call=make)
+    refused(error, f"{name} is not an array of numbers", args=[[[True], [True, False]]], call=make)
+    refused(rg.UnsupportedError, f"{name} is a", "on device cuda:1", args=[Foreign(array, (2, 1))], call=make)
+    unwilling = f"{name} is of type", "cannot take its memory"
+    refused(rg.UnsupportedError, *unwilling, args=[Unwilling(array)], call=make)
+
+
+class Greedy(list):
+    def __array__(self, *args, **options):
+        raise MemoryError("no room")
+
+    def __dlpack__(self, **options):
+        raise MemoryError("no room")
+
+
+class GreedyArray(Greedy):
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+@pytest.mark.parametrize("given", [Greedy(), GreedyArray()])
+def test_a_lack_of_memory_is_no_fault_of_the_array(given):
+    for take in (lambda x: rg.attention(x, x, x), rg.Dense, rg.Alibi):
+        with pytest.raises(MemoryError, match="no room"):
+            take(given)
+
+
+def test_records_and_raw_bytes_are_not_floats():
+    for dtype in ("V4", [("a", "f4")]):
+        given = np.zeros((2, 2), dtype)
+        for array in (given, given.view(np.recarray)):
+            refused(rg.DTypeError, "query is not an array of numbers", args=[array] * 3)
+            refused(rg.DTypeError, "slopes is of dtype", "it holds floats", args=[array[0]], call=rg.Alibi)
+            with pytest.raises(rg.MaskError) as error:
+                rg.Dense(array)
+            assert "a bias is float" not in str(error.value)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax", "numpy.ma"])
+@pytest.mark.parametrize("stage", [types.SimpleNamespace(), types.SimpleNamespace(core=types.SimpleNamespace()), None])
+def test_a_library_that_is_half_imported(qkv, library, stage, monkeypatch):
+    """Or a folder called like one, which is a module without its names."""
+    monkeypatch.setitem(sys.modules, library, stage)
+
+    class Mine(np.ndarray):
+        pass
+
+    class Number(float):
+        pass
+
+    want = rg.attention(*qkv, scale=0.5)
+    assert_same_bits(rg.attention(qkv[0].view(Mine), *foreign(*qkv[1:]), scale=Number(0.5)), want)
+
+
+def test_a_verdict_that_came_too_early_is_not_kept(monkeypatch):
+    class Tensor(list):
+        pass
+
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace())
+    assert library_of("x", Tensor()) is None
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Tensor))
+    assert library_of("x", Tensor()).what == "torch tensor"
 
 
 def refused(error, *parts, args, call=rg.attention, **options):
@@ -166,7 +265,35 @@ def test_out_is_a_numpy_array_whose_elements_are_apart(qkv):
     folded = np.lib.stride_tricks.as_strided(out, out.shape, (0, *out.strides[1:]))
     refused(rg.UnsupportedError, "out has strides (0, ", "overwrite each other", args=qkv, out=folded)
     refused(rg.UnsupportedError, "out may share memory with query", args=(Foreign(out), out, out), out=out)
+    masked = np.ma.masked_array(out, mask=out == out)
+    refused(rg.DTypeError, "out is a NumPy masked array", "pass out.data", args=qkv, out=masked)
     square = [x[..., :5, :5] for x in qkv]
     for bias in (out[..., :5], rg.Alibi(4) + out[..., :5]):
         parts = "out may share memory with bias", "pass a copy"
         refused(rg.UnsupportedError, *parts, args=square, bias=bias, out=out[..., :5])
+
+
+LAYINGS = {
+    "as made": (lambda x: x, True),
+    "transposed": (lambda x: x.T, True),
+    "backwards": (lambda x: x[::-1, ::-1], True),
+    "every second": (lambda x: x[:, ::2], True),
+    "a row": (lambda x: x[:1], True),
+    "empty": (lambda x: np.lib.stride_tricks.as_strided(x, (0, 4), (0, 0)), True),
+    "rows half a row apart": (lambda x: np.lib.stride_tricks.as_strided(x, (6, 4), (8, 4)), False),
+    "columns a row apart": (lambda x: np.lib.stride_tricks.as_strided(x, (4, 4), (4, 4)), False),
+    "half an element apart": (lambda x: np.lib.stride_tricks.as_strided(x, (4, 4), (16, 2)), False),
+    "backwards, half a row apart": (lambda x: np.lib.stride_tricks.as_strided(x[-1:], (6, 4), (-8, 4)), False),
+    "expanded": (lambda x: np.lib.stride_tricks.as_strided(x, (4, 4), (0, 4)), False),
+}
+
+
+@pytest.mark.parametrize(("lay", "apart"), LAYINGS.values(), ids=LAYINGS)
+def test_elements_of_out_are_apart(normal, lay, apart):
+    out = lay(np.zeros((8, 4), np.float32))
+    q, kv = normal(out.shape[0], 3), normal(9, max(3, out.shape[1]))
+    args = q, kv[:, :3], kv[:, : out.shape[1]]
+    if apart:
+        assert_same_bits(np.ascontiguousarray(rg.attention(*args, out=out)), rg.attention(*args))
+    else:
+        refused(rg.UnsupportedError, f"out has strides {out.strides}", "overwrite each other", args=args, out=out)

@@ -43,6 +43,7 @@ def test_public_functions_have_an_example():
         rg.MultiHeadAttention,
         rg.rotary_embedding,
         rg.sinusoidal_positions,
+        rg.check,
     ):
         assert ">>>" in function.__doc__, function.__name__
 

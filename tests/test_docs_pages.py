@@ -21,8 +21,8 @@ IDS = [str(page.relative_to(DOCS)) for page in PAGES]
 every_page = pytest.mark.parametrize("page", PAGES, ids=IDS)
 
 FENCE = re.compile(r"^(`{3,})(\{?[\w-]*\}?) *(.*)\n((?:.*\n)*?)\1 *$", re.M)
-# A decimal number that stands in the text, with at least two places.
-DECIMAL = re.compile(r"(?<![\w.−-])−?\d+\.\d\d+(?!\w|\.\d)")
+# A number that stands in the text and is no whole one: a decimal, a share of 100, a fraction.
+NUMBER = re.compile(r"(?<![\w.−/-])−?(?:\d+(?:\.\d+)? %|\d+\.\d+|\d+/\d+)(?!\w|\.\d|/)")
 
 
 def fences(text):
@@ -91,16 +91,35 @@ def prose(text):
 
 
 def unfounded(text):
-    """Decimal numbers in the text of a page that nothing on the page computes."""
-    known = [float(x) for x in re.findall(r"(?<![\w.])\d+(?:\.\d+)?", computed(text))]
+    """Numbers in the text of a page, no whole ones, that nothing on the page computes."""
+    made = computed(text)
+    known = [float(x) for x in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?:e-\d+)?", made)]
+    written = set(re.findall(r"\d+(?:\.\d+)? %|\d+/\d+", made))
     return [
         number
-        for number in DECIMAL.findall(prose(text))
-        if not any(f"{x:.{len(number.partition('.')[2])}f}" == number.strip("−") for x in known)
+        for number in NUMBER.findall(prose(text))
+        if number not in written and not any(rounds_to(x, number.strip("−")) for x in known)
     ]
 
 
-VERSIONS = {"2.13", "0.10.2", "1.23", "3.10", "5.24"}  # of other software
+def rounds_to(x, number):
+    """Whether a text is a number, rounded to the digits that it shows; a fraction shows all of them."""
+    if "/" in number:
+        upper, lower = map(int, number.split("/"))
+        return lower != 0 and x == upper / lower
+    digits = number.removesuffix(" %")
+    return f"{100 * x if digits != number else x:.{len(digits.partition('.')[2])}f}" == digits
+
+
+# Of other software: those that were run are looked at in tests/heavy/test_coming_from.py.
+RUN = {"torch": "2.13", "JAX": "0.10.2", "onnx": "1.23"}
+VERSIONS = {*RUN.values(), "3.10", "5.24", "2.1"}  # Python, transformers, flash-attn
+
+
+def test_versions_are_those_that_are_asked_for():
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    assert 'requires-python = ">=3.10"' in pyproject
+    assert '"transformers>=5.24,' in pyproject
 
 
 @every_page
@@ -114,10 +133,31 @@ def test_constants_in_the_text():
     assert round(np.log(64), 2) == 4.16
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("0.3 or 0.274, 0.2741 and 27.4 % or 27 %, 1/4.", []),
+        ("0.4 or 0.28, 26 % or 27.5 %, 3/8, 1/3, −0.3.", ["0.4", "0.28", "26 %", "27.5 %", "3/8", "1/3"]),
+        ("12 keys, 4,096 keys, torch 2.13.1, 10⁶, and/or, 2/3/4, `0.99`", []),
+    ],
+)
+def test_no_kind_of_number_passes_unseen(text, found):
+    page = text + "\n```pycon\n>>> 1\n0.274069 0.25\n```\n"
+    assert unfounded(page) == found
+
+
 def test_an_unfounded_number_is_found():
     page = "It is 0.274069, or 0.27, not 0.28.\n```{computed} softmax.mistakes\nOr 0.7259.\n```\n"
     assert unfounded(page) == ["0.274069", "0.27", "0.28"]
     assert unfounded(page.replace("softmax.mistakes", "example.other_scales")) == ["0.28"]
+
+
+def test_what_is_not_there_is_in_the_design():
+    design = (ROOT / "DESIGN.md").read_text()
+    section = design.partition("## What of the planned surface is not there yet\n")[2].partition("\n## ")[0]
+    heads = {name for row in re.findall(r"^\| (`.*?) \|", section, re.M) for name in re.findall("`[^`]+`", row)}
+    missing = importlib.import_module("figures.status").missing()
+    assert heads == {token for name, _ in missing for token in re.findall("`[^`]+`", name)}
 
 
 @every_page

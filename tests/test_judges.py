@@ -1,10 +1,12 @@
 """A judge that cannot say no proves nothing."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import regard as rg
-from judges import assert_agrees, assert_close, assert_same_bits
+from judges import assert_agrees, assert_close, assert_same_bits, refused
 
 
 def test_same_bits_tells_zeros_nans_and_last_digits_apart():
@@ -35,6 +37,17 @@ def test_close_says_no():
         assert_close([np.nan], [1.0], 1.0)
 
 
+def test_refused_says_no():
+    x = np.ones((2, 3, 4), np.float32)
+    refused(rg.ShapeError, "(2, 3, 4)", "(2, 3, 5)", args=(x, np.ones((2, 3, 5), np.float32), x))
+    with pytest.raises(AssertionError, match=r"\(2, 3, 5\)"):
+        refused(rg.ShapeError, "(2, 3, 4)", "seven", args=(x, np.ones((2, 3, 5), np.float32), x))
+    with pytest.raises(rg.ShapeError):
+        refused(rg.DTypeError, args=(x, np.ones((2, 3, 5), np.float32), x))
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        refused(rg.ShapeError, args=(x, x, x))
+
+
 @pytest.mark.parametrize("fault", ["scores in bfloat16", "no rescale", "one key too many", "sum in float16"])
 def test_bound_catches_planted_faults(fault, normal):
     """Kernels with a known fault must fail the very judge that the real ones pass."""
@@ -62,3 +75,14 @@ def _faulty(fault, q, k, v):
     if fault == "sum in float16":
         total = total.astype(np.float16).astype(np.float64)
     return (p / total) @ v
+
+
+def test_a_sink_that_takes_nearly_all():
+    """It leaves exp(-800), which is 0 in float64: what the bound allows must not vanish with it."""
+    q = 3 * np.random.default_rng(0).standard_normal((1, 3, 4)).astype(np.float32)
+    for sink in (80, 800, -800):
+        options = {"sinks": np.float32([sink]), "bias": rg.Alibi(1), "q_offset": 10**6}
+        result = rg.attention_forward(q, q, q / 3, **options)
+        assert_agrees(result, q, q, q / 3, **options)
+        with pytest.raises(AssertionError, match="of the bound"):
+            assert_agrees(dataclasses.replace(result, out=result.out + np.float32(1e-3)), q, q, q / 3, **options)

@@ -23,7 +23,7 @@ LAYERS = [
     ["layers"],
     ["models"],
     ["onnx", "transformers"],  # bridges
-    ["viz"],
+    ["check", "viz"],
     ["cli"],
 ]
 RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}

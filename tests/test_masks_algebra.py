@@ -18,7 +18,7 @@ from masks_judges import assert_normal
 from masks_random import CLOSED, FARTHEST, GENERATORS, OPEN, assert_same, cases, closed_cases, formula, oracle
 from regard import masks
 from regard._types import Geometry, Offsets
-from regard.masks._base import MAX_CACHED_BYTES
+from regard.masks._expression import MAX_CACHED_BYTES
 from regard.masks._lower import lower
 from regard.masks._spans import MAX_SPANS, RowSpans
 
@@ -202,6 +202,14 @@ def test_flags():
     assert (rg.Full() & ~(rg.KeyLengths(3) | rg.Causal() | by_index | rg.Dilated(2))).cacheable
     for leaf in (dense, rg.from_function(ones), rg.Documents(np.zeros(MAX_CACHED_BYTES // 8 + 1, int))):
         assert not (rg.Full() & ~(rg.Causal() | leaf)).cacheable
+
+
+def test_what_a_cache_would_hold_is_summed_over_the_parts():
+    half = [rg.Documents(np.full(MAX_CACHED_BYTES // 16, n)) for n in (1, 2, 3)]
+    assert (half[0] | half[1]).cacheable
+    for large in (half[0] | half[1] | half[2], rg.PerHead(half), ~(half[0] & rg.PerHead(half[1:]))):
+        assert not large.cacheable
+    assert rg.PerHead([half[0]] * 3).cacheable  # one array
 
 
 def test_equality_and_hash_are_structural():

@@ -71,7 +71,8 @@ def test_spans_of_many_batch_entries_are_bounded(mask, batch):
     assert band.kind == "spans"
     assert band.data.nbytes <= _lower.MAX_BAND_BYTES
     assert band.rows.stop == 1024 or 3 * band.data.nbytes > _lower.MAX_BAND_BYTES
-    assert most < 4 * _lower.MAX_BAND_BYTES
+    # The band, what it is joined from, and what & and ~ need meanwhile: four bands; NumPy 1.26 takes up to 4.2.
+    assert most < 5 * _lower.MAX_BAND_BYTES
 
 
 def test_a_range_that_appears_late_does_not_burst_the_band(monkeypatch):

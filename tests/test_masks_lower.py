@@ -94,7 +94,6 @@ def test_a_view_keeps_strides():
 @pytest.mark.parametrize(
     ("mask", "kind", "shape"),
     [
-        (None, "full", None),
         (rg.Full(), "full", None),
         (rg.Empty() | ~rg.Empty(), "full", None),
         (rg.Window(), "full", None),
@@ -175,14 +174,14 @@ def test_many_ranges_become_bits():
 
 
 @pytest.mark.parametrize(
-    "mask", [None, rg.Full(), rg.Empty(), rg.Causal(), rg.KeyLengths(0), rg.Dense(np.ones((5, 0), bool))]
+    "mask", [rg.Full(), rg.Empty(), rg.Causal(), rg.KeyLengths(0), rg.Dense(np.ones((5, 0), bool))]
 )
 def test_no_keys_is_spans_of_width_0(mask):
     (band,) = lower(mask, Geometry((2,), 3, 5, 0))
     assert (band.kind, band.data.shape) == ("spans", (1, 1, 1, 0, 2))
 
 
-@pytest.mark.parametrize("mask", [None, rg.Causal(), ~rg.Dense(np.ones((1, 4), bool)), rg.Dense(np.ones((0, 4), bool))])
+@pytest.mark.parametrize("mask", [rg.Causal(), ~rg.Dense(np.ones((1, 4), bool)), rg.Dense(np.ones((0, 4), bool))])
 def test_no_queries_is_no_bands(mask):
     assert list(lower(mask, Geometry((2,), 3, 0, 4))) == []
 
@@ -201,9 +200,8 @@ def test_bands_are_cut_at_the_default():
     assert [band.rows.stop for band in bands] == [BAND_ROWS, 2 * BAND_ROWS, 2 * BAND_ROWS + 1]
 
 
-@pytest.mark.parametrize("mask", [None, rg.Full()])
-def test_no_mask_is_one_band(mask):
-    (band,) = lower(mask, Geometry((), 1, 2 * BAND_ROWS + 1, 64))
+def test_no_mask_is_one_band():
+    (band,) = lower(rg.Full(), Geometry((), 1, 2 * BAND_ROWS + 1, 64))
     assert (band.rows, band.kind) == (slice(0, 2 * BAND_ROWS + 1), "full")
 
 

@@ -72,24 +72,75 @@ def test_sizes_are_natural_numbers(use, name, value):
     sizes = {"queries": 2, "keys": 3, name: (3, value) if name == "lead" else value}
     with pytest.raises(rg.ShapeError) as error:
         getattr(rg.Causal(), use)(**sizes)
-    say(error, f"{name}: {value!r} is no size", f"an integer, {int(name in ('block_rows', 'tile_keys'))} or more")
+    say(error, f"{name} is {value!r}", f"an integer, {int(name in ('block_rows', 'tile_keys'))} or more")
 
 
 def test_a_tile_is_not_empty():
-    with pytest.raises(rg.ShapeError, match="tile_keys: 0 is no size; it must be an integer, 1 or more"):
+    with pytest.raises(rg.ShapeError, match="tile_keys is 0; it must be an integer, 1 or more"):
         rg.Causal().picture(2, 3, tile_keys=0)
 
 
-@pytest.mark.parametrize("q_offset", [1.0, True, "end", 2**62, -(2**62), 2**70, [1, 2, 3], [[1, 2]], None])
-def test_offsets_are_positions(q_offset):
+def materialize(q_offset):
+    return rg.Causal().materialize(2, 3, q_offset=q_offset, lead=(2,))
+
+
+def attend(q_offset):
+    x = np.zeros((2, 1, 3, 4), np.float32)
+    return rg.attention(x[:, :, :2], x, x, mask=rg.Causal(), q_offset=q_offset)
+
+
+@pytest.mark.parametrize(("call", "way"), [(materialize, "write keys - queries"), (attend, '"start" (0) or "end"')])
+@pytest.mark.parametrize(
+    ("q_offset", "fact"),
+    [
+        (1.0, "q_offset is 1.0; it must be an int up to 2**61"),
+        (True, "q_offset is True; it"),
+        (np.True_, "q_offset is np.True_; it"),
+        (np.array(True), "q_offset is array(True); it"),
+        ("middle", "q_offset is 'middle'; it"),
+        (2**61 + 1, f"q_offset is {2**61 + 1}; it"),
+        (-(2**61) - 1, f"q_offset is {-(2**61) - 1}; it"),
+        (np.int64(2**62), f"q_offset is np.int64({2**62}); it"),
+        (2**70, f"q_offset is {2**70}; it"),
+        ([2.0, 3.0], "q_offset is [2.0, 3.0]; it"),
+    ],
+)
+def test_offsets_are_positions(call, way, q_offset, fact):
     with pytest.raises(rg.AlignmentError) as error:
-        rg.Causal().materialize(2, 3, q_offset=q_offset, lead=(2,))
-    say(error, f"q_offset is {q_offset!r}", "below 2**62", "leading axes (2,)", "write keys - queries")
+        call(q_offset)
+    say(error, fact, "ints per batch entry", way)
+
+
+@pytest.mark.parametrize("call", [materialize, attend])
+@pytest.mark.parametrize(
+    ("q_offset", "fact"),
+    [
+        ([1, 2, 3], "q_offset has shape (3,) and the leading (batch) axes are (2,)"),
+        ([[1, 2]], "q_offset has shape (1, 2)"),
+        ([0, 2**61 + 1], f"q_offset reaches from 0 to {2**61 + 1}; positions are at most 2**61"),
+        (np.uint64([2**63, 1]), f"reaches from 1 to {2**63}"),
+        ([[1], [2, 3]], "q_offset is not an array of numbers"),
+        (np.ma.masked_array([1, 2]), "q_offset is a NumPy masked array"),
+    ],
+)
+def test_offsets_per_batch_entry(call, q_offset, fact):
+    with pytest.raises(rg.AlignmentError) as error:
+        call(q_offset)
+    say(error, fact)
+
+
+@pytest.mark.parametrize("q_offset", [None, "end", "start"])
+def test_a_mask_alone_takes_numbers_only(q_offset):
+    with pytest.raises(rg.AlignmentError) as error:
+        materialize(q_offset)
+    say(error, f"q_offset is {q_offset!r}", "write keys - queries")
 
 
 def test_farthest_offsets_are_taken():
-    assert rg.Causal().materialize(2, 3, q_offset=2**62 - 1).all()
-    assert not rg.Causal().materialize(2, 3, q_offset=[1 - 2**62, -3], lead=(2,)).any()
+    for at, kept in ((2**61, True), (-(2**61), False)):
+        for q_offset in (at, np.int64(at), np.array(at), [at, at], np.array([at])):
+            assert (materialize(q_offset) == kept).all()
+            assert attend(q_offset).shape == (2, 1, 2, 4)
 
 
 # text

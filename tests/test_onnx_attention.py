@@ -212,6 +212,30 @@ def test_minus_infinity_hides_an_infinite_score(rng):
     assert_same_bits(got.qk_matmul_output, clean.qk_matmul_output)
 
 
+def test_scores_are_those_of_the_reference(rng, monkeypatch):
+    """One function of scores serves the reference and modes 0, 1 and 2."""
+    Q, K, V = normal(rng, 2, 4, 5, 8), normal(rng, 2, 2, 9, 8), normal(rng, 2, 2, 9, 3)
+    bias = normal(rng, 2, 1, 5, 9)
+    cap, causal = {"softcap": 2.0}, {"mask": rg.Causal(), "q_offset": 0, "bias": bias}
+    for mode, options in enumerate(({}, cap, cap | causal)):
+        want = rg.reference.scores(Q, K, scale=0.3, precision=np.float32, **options)
+        got = regard.onnx.attention(
+            Q, K, V, bias, is_causal=1, scale=0.3, softcap=2.0, want_qk=True, qk_matmul_output_mode=mode
+        )  # fmt: skip
+        assert_same_bits(got.qk_matmul_output, want)
+    exact = rg.reference.attention_forward(Q, K, V, scale=0.3, **cap, **causal)
+    shares = np.exp(rg.reference.scores(Q, K, scale=0.3, **cap, **causal) - exact.lse[..., None])
+    assert_close(exact.weights, shares, 1e-14)
+    real = rg.reference._scores
+    monkeypatch.setattr(rg.reference, "_scores", lambda *given: (2 * real(*given)[0], real(*given)[1]))
+    spoilt = regard.onnx.attention(
+        Q, K, V, bias, is_causal=1, scale=0.3, softcap=2.0, want_qk=True, qk_matmul_output_mode=2
+    )  # fmt: skip
+    assert_same_bits(spoilt.qk_matmul_output, 2 * got.qk_matmul_output)
+    for function in (rg.reference.attention, rg.reference.online_attention):
+        assert not np.allclose(function(Q, K, V, scale=0.3, **cap, **causal), exact.out)
+
+
 def test_double_softmax_is_computed_in_float64(rng):
     Q, K, V = (normal(rng, 1, 2, 50, 16) for _ in range(3))
     wide = rg.attention(*(x.astype(np.float64) for x in (Q, K, V))).astype(np.float32)

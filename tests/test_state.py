@@ -2,6 +2,7 @@
 
 import itertools
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -64,6 +65,10 @@ def test_nan_rows_stay_nan():
 def test_messages():
     with pytest.raises(rg.ShapeError, match=r"lse has shape \(3,\).*out has shape \(4, 2\).*shape \(4,\)"):
         rg.AttentionState(np.zeros((4, 2)), np.zeros(3))
+    with pytest.raises(rg.DTypeError, match="lse has dtype float64 and out has float32, whose lse is float32: cast"):
+        rg.AttentionState(np.zeros((4, 2), np.float32), np.zeros(4))
+    with pytest.raises(rg.DTypeError, match="lse has dtype float16 and out has float16, whose lse is float32"):
+        rg.AttentionState(np.zeros((4, 2), np.float16), np.zeros(4, np.float16))
     with pytest.raises(rg.ShapeError, match=r"no state.*AttentionState\.empty"):
         rg.merge_states()
     with pytest.raises(rg.ShapeError, match=r"got list: write merge_states\(a, b\)"):
@@ -72,3 +77,35 @@ def test_messages():
         rg.merge_states(rg.AttentionState.empty((2, 3)), rg.AttentionState.empty((2, 3), np.float64))
     with pytest.raises(rg.ShapeError, match=r"differ in shape: \(2, 3\), \(4, 3\)"):
         rg.merge_states(rg.AttentionState.empty((4, 3)), rg.AttentionState.empty((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fact"),
+    [(int, "integer dtype int64"), (bool, "dtype bool"), (complex, "complex"), ("U3", "not an array of numbers")],
+)
+def test_states_are_of_floats(dtype, fact):
+    with pytest.raises(rg.DTypeError, match=f"out .*{fact}"):
+        rg.AttentionState(np.zeros((4, 2), dtype), np.zeros(4))
+    with pytest.raises(rg.DTypeError, match=rf"out .*{fact}"):
+        rg.AttentionState.empty((4, 2), dtype)
+    with pytest.raises(rg.DTypeError, match=f"lse has dtype {np.dtype(dtype)} and out has float64"):
+        rg.AttentionState(np.zeros((4, 2)), np.zeros(4, dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
+def test_states_of_each_dtype_merge(dtype):
+    """What results are stored in: two halves of a row are its mean."""
+    wide = np.float64 if dtype is np.float64 else np.float32
+    left, right = (rg.AttentionState(np.full((3, 2), n, dtype), np.zeros(3, wide)) for n in (1, 2))
+    empty = rg.AttentionState.empty((3, 2), dtype)
+    assert (empty.out.dtype, empty.lse.dtype) == (dtype, wide)
+    merged = rg.merge_states(left, empty, right)
+    assert (merged.out.dtype, merged.lse.dtype) == (dtype, wide)
+    assert (merged.out.astype(float) == 1.5).all()
+    np.testing.assert_allclose(merged.lse, np.log(2), rtol=1e-6)
+
+
+def test_lists_are_of_the_dtype_that_is_wanted():
+    state = rg.AttentionState(np.ones((2, 1), np.float32), [0, -np.inf])
+    assert state.lse.dtype == np.float32
+    assert "out float64 (1, 1), lse (1,)" in repr(rg.AttentionState([[1]], [0]))

@@ -336,7 +336,7 @@ def test_model_errors_are_one_line(regard, tmp_path):
     for n in range(80):
         (tmp_path / f"file{n:02}").touch()
     err = regard("view", "--model", str(tmp_path))[2]
-    assert "(it has file00, file01, file02, file03, file04, file05, file06, file07 and 72 more)" in err
+    assert "(its files: file00, file01, file02, file03, file04, file05, file06, file07 and 72 more)" in err
 
 
 def test_what_is_printed_cannot_command_the_terminal(regard):

@@ -21,6 +21,10 @@ _CALLS: dict[str, dict[str, Any]] = {
     "`dropout=`": {"dropout": 0.1},
     "`out=`": {"out": np.empty((4, 8), np.float32)},
 }
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "`config(precision=)`": {"precision": "float32"},
+    "`config(row_invariant=)`": {"row_invariant": True},
+}
 _NAMES = {
     "`Dropout`": "Dropout",
     "`attention_vjp`, gradients": "attention_vjp",
@@ -53,11 +57,21 @@ def missing() -> list[tuple[str, str]]:
         said = _refusal(lambda options=options: rg.attention(x, x, x, **options))
         if said:
             out.append((name, said))
+    for name, settings in _SETTINGS.items():
+        said = _refusal(lambda settings=settings: rg.config(**settings))
+        if said:
+            out.append((name, said))
     batch = np.zeros((2, 1, 4, 8), np.float32)
     said = _refusal(lambda: rg.attention(batch, batch, batch, mask=rg.Causal(), q_offset=[0, 0]))
     if said:
         out.append(("`q_offset` per batch entry", said))
-    out += [(name, "the name does not exist") for name, attribute in _NAMES.items() if not hasattr(rg, attribute)]
+    out += [
+        (name, "the name does not exist")
+        for name, attribute in _NAMES.items()
+        if not callable(getattr(rg, attribute, None))
+    ]
+    if not hasattr(rg.ForwardResult, "stats"):
+        out.append(("`ForwardResult.stats`, statistics of rows", "the attribute does not exist"))
     out += [
         (name, "the module does not exist")
         for name, module in _MODULES.items()

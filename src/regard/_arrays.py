@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -10,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from regard._errors import DTypeError, ShapeError, UnsupportedError
-from regard._libraries import NUMPY, Library, as_dtype, is_torch_dtype, library_of
+from regard._libraries import NUMPY, Library, as_dtype, as_numpy, is_torch_dtype, library_of, of_ml_dtypes
 from regard._types import FLOAT_DTYPES, Array
 from regard.biases import Bias, DenseBias, as_bias
 
@@ -45,12 +44,11 @@ class Operands:
             As `as_input`; and where the libraries differ.
         """
         intake = Intake()
-        listed = isinstance(bias, list | tuple)
         return cls(
             intake.floats("query", query),
             intake.floats("key", key),
             intake.floats("value", value),
-            None if bias is None else as_bias(bias).with_arrays(partial(as_input if listed else intake, "bias")),
+            None if bias is None else as_bias(bias).with_arrays(partial(intake, "bias")),
             None if sinks is None else intake.floats("sinks", sinks),
             intake.library,
         )
@@ -87,7 +85,7 @@ class Intake:
     def floats(self, name: str, value: Any) -> Array:
         """Take one array; what is not of floats is refused by the name that its own library has for its dtype."""
         array = self(name, value)
-        if self.library is not NUMPY and array.dtype.kind not in "fV":
+        if self.library is not NUMPY and array.dtype.kind != "f" and not of_ml_dtypes(array.dtype):
             require_float(name, getattr(value, "dtype", array.dtype))
         return array
 
@@ -108,27 +106,10 @@ def as_input(name: str, value: Any) -> Array:
         return value
     if value is None:
         raise DTypeError(f"{name} is None; it must be an array of numbers")
-    if is_masked_array(value):
-        raise DTypeError(
-            f"{name} is a NumPy masked array, whose mask attention would ignore: "
-            f"pass {name}.data and say what may be attended to with mask="
-        )
-    library = library_of(name, value)
-    if library is not None:
-        return library.read(name, value)
-    try:
-        array = np.asarray(value)
-    except Exception as error:  # of a list's elements, whose own libraries raise what they like
-        raise DTypeError(f"{name} is not an array of numbers: {error}") from None
-    if array.dtype.kind in "iu" and not isinstance(value, np.generic):
+    array = as_numpy(name, value)
+    if array.dtype.kind in "iu" and library_of(name, value) is None and not isinstance(value, np.generic):
         array = array.astype(np.float64)
     return array
-
-
-def is_masked_array(value: object) -> bool:
-    """Tell NumPy's masked arrays without importing numpy.ma, which takes time, and a lock that a fork may copy."""
-    ma = sys.modules.get("numpy.ma")
-    return ma is not None and isinstance(value, ma.MaskedArray)
 
 
 def require_float(name: str, given: Any) -> np.dtype[Any]:
@@ -148,14 +129,10 @@ def require_float(name: str, given: Any) -> np.dtype[Any]:
     cast = f"{name}.to(torch.float32)" if is_torch_dtype(given) else f"{name}.astype(np.float32)"
     if dtype.kind == "c":
         raise DTypeError(f"{name} is complex ({dtype}); attention is defined for real numbers: pass {name}.real")
-    if dtype.kind not in "iubf" and not _of_ml_dtypes(dtype):
+    if dtype.kind not in "iubf" and not of_ml_dtypes(dtype):
         raise DTypeError(f"{name} is not an array of numbers: its dtype is {dtype}; attention computes {known}")
     kind = "the integer dtype " if dtype.kind in "iu" else "dtype "
     raise DTypeError(f"{name} has {kind}{dtype}; attention computes {known}: pass {cast}")
-
-
-def _of_ml_dtypes(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind == "V" and dtype.type is not np.void
 
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: Operands) -> Array:
@@ -164,8 +141,8 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: 
     Raises
     ------
     ShapeError, DTypeError, UnsupportedError
-        Its shape or dtype is not the result's; it is no array of the query's library, not writable, or shares memory
-        with an input or with itself.
+        Its shape or dtype is not the result's; it is no array of the query's library, masked or not writable; or it
+        shares memory with an input, or may do so with itself.
     """
     target = operands.library.target(out, shape)
     if target.shape != shape:
@@ -176,7 +153,7 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: 
         )
     if not target.flags.writeable:
         raise UnsupportedError("out is read-only: pass a writable array")
-    if target.size and any(size > 1 and not step for size, step in zip(target.shape, target.strides, strict=True)):
+    if _may_overlap(target):
         raise UnsupportedError(
             f"out has strides {target.strides}: rows that share memory would overwrite each other; pass one that was "
             "not expanded"
@@ -185,3 +162,16 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: 
         if np.may_share_memory(target, array):
             raise UnsupportedError(f"out may share memory with {name}, which is read while out is written: pass a copy")
     return target
+
+
+def _may_overlap(array: Array) -> bool:
+    """Tell whether elements may share memory: whether a step along an axis ends within what lies between two steps."""
+    if array.flags.c_contiguous:  # as every empty one is
+        return False
+    extent = array.itemsize
+    axes = zip(array.strides, array.shape, strict=True)
+    for step, size in sorted((abs(step), size) for step, size in axes if size > 1):
+        if step < extent:
+            return True
+        extent += step * (size - 1)
+    return False

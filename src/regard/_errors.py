@@ -1,5 +1,9 @@
 """What regard raises: each message states the fact, the values and the way out."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
 
 class RegardError(ValueError):
     """Base of every error that regard raises for a user's reason."""
@@ -35,3 +39,10 @@ class UnsupportedError(RegardError):
     """Something that this version, or this machine, cannot do; the message lists why."""
 
     __module__ = "regard"
+
+
+def listed(names: Iterable[str], most: int) -> str:
+    """Spell names out for a message, each once, and no more than ``most`` of them; "none" for no name."""
+    once = list(dict.fromkeys(names))
+    rest = len(once) - most
+    return (", ".join(once[:most]) or "none") + (f" and {rest} more" if rest > 0 else "")

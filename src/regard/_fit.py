@@ -1,10 +1,19 @@
-"""Arrays that are laid over the scores, masks and biases: which shapes fit, and what to write where one does not."""
+"""What is laid over the scores, and where these lie: which shapes and positions fit, and what to write for others."""
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
+from typing import Any
 
-from regard._types import Geometry
+import numpy as np
+import numpy.typing as npt
+
+from regard._errors import AlignmentError, DTypeError, ShapeError
+from regard._libraries import as_numpy
+from regard._types import Geometry, Offsets, as_int
+
+MAX_OFFSET = 2**61  # positions are int64, and a window adds up to 2^62 to them
 
 
 def misfit(what: str, shape: tuple[int, ...], geometry: Geometry) -> str | None:
@@ -37,3 +46,66 @@ def _indexings(what: str, shape: tuple[int, ...], target: tuple[int, ...]) -> li
             index = ", ".join(":" if axis in kept else "None" for axis in range(len(target)))
             ways.setdefault(full, f"{what}[{index.removesuffix(', :, :')}]")
     return list(ways.values())
+
+
+def fits_lead(shape: tuple[int, ...], lead: tuple[int, ...]) -> bool:
+    """Whether values, one per batch entry, broadcast to the leading axes of the scores."""
+    return len(shape) <= len(lead) and all(
+        size in (1, full) for size, full in zip(reversed(shape), reversed(lead), strict=False)
+    )
+
+
+def as_size(name: str, value: object, least: int = 0) -> int:
+    """Take an integer of at least ``least``."""
+    size = as_int(value)
+    if size is None or size < least:
+        raise ShapeError(f"{name} is {value!r}; it must be an integer, {least} or more")
+    return size
+
+
+def as_finite(value: Any) -> float | None:
+    """Take a finite number of any type but bool and text; None for anything else."""
+    try:
+        number = math.nan if isinstance(value, bool | np.bool_ | str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def as_geometry(
+    queries: int, keys: int, q_offset: int | npt.ArrayLike, lead: tuple[int, ...] = (), heads: int = 1
+) -> Geometry:
+    """Check sizes that a user gives where there are no arrays; without lead, one head has rank 2."""
+    queries, keys, heads = as_size("queries", queries), as_size("keys", keys), as_size("heads", heads)
+    lead = tuple(as_size("lead", size) for size in lead)
+    offset = as_offset(q_offset, "for the last query at the last key write keys - queries")
+    check_offset(offset, lead)
+    return Geometry(lead, heads, queries, keys, offset, len(lead) + 3 if lead or heads != 1 else 2)
+
+
+def as_offset(q_offset: object, way: str) -> int | Offsets:
+    """Take the position of query 0, or one per batch entry; ``way`` tells what else may be written."""
+    try:
+        given = np.asarray(q_offset) if isinstance(q_offset, int) else as_numpy("q_offset", q_offset)
+    except DTypeError as error:
+        raise AlignmentError(f"{error}; it holds positions, which are integers") from None
+    if given.ndim and given.dtype.kind in "iu":
+        if given.size and not -MAX_OFFSET <= int(given.min()) <= int(given.max()) <= MAX_OFFSET:
+            raise AlignmentError(f"q_offset reaches from {given.min()} to {given.max()}; positions are at most 2**61")
+        return Offsets(given.shape, tuple(given.ravel().tolist()))
+    offset = None if given.ndim else as_int(given.item())
+    if offset is None or abs(offset) > MAX_OFFSET:
+        raise AlignmentError(
+            f"q_offset is {q_offset!r}; it must be an int up to 2**61, the position of query 0, or ints per batch "
+            f"entry; {way}"
+        )
+    return offset
+
+
+def check_offset(offset: int | Offsets, lead: tuple[int, ...]) -> None:
+    """Raise AlignmentError unless offsets broadcast to the leading axes."""
+    if isinstance(offset, Offsets) and not fits_lead(offset.shape, lead):
+        raise AlignmentError(
+            f"q_offset has shape {offset.shape} and the leading (batch) axes are {lead}: give one int, or ints that "
+            "broadcast against those axes"
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -13,6 +12,7 @@ from typing import Any
 
 from regard import _native
 from regard._errors import UnsupportedError
+from regard._types import as_int
 
 # From the lowest to the highest.
 TARGETS = ("scalar", "avx2", "avx512")
@@ -55,11 +55,8 @@ def describe() -> tuple[TargetInfo, ...]:
 
 
 def _check_threads(value: Any, source: str) -> int:
-    try:
-        threads = operator.index(value)
-    except TypeError:
-        threads = 0
-    if isinstance(value, bool) or not 1 <= threads <= _MAX_THREADS:
+    threads = as_int(value)
+    if threads is None or not 1 <= threads <= _MAX_THREADS:
         raise UnsupportedError(f"{source} is {value!r}; it must be an integer from 1 to {_MAX_THREADS}")
     return threads
 

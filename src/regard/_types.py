@@ -5,6 +5,7 @@ Axes, in this order everywhere: leading axes ``...`` (batch), head ``h``, query 
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -36,6 +37,16 @@ class Offsets:
         return np.array(self.values, np.int64).reshape(self.shape)
 
 
+def as_int(value: Any) -> int | None:
+    """Take an integer of any type but bool; None for anything else."""
+    if type(value) is int:
+        return value
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+
+
 @dataclass(frozen=True)
 class Geometry:
     """Where the scores of one call live: ``(*lead, heads, queries, keys)``, query ``i`` at ``q_offset + i``.
@@ -59,3 +70,18 @@ class Geometry:
     def user_shape(self) -> tuple[int, ...]:
         """Shape of the scores as the user would write it, ``(queries, keys)`` for 2-D inputs."""
         return self.shape[len(self.shape) - self.rank :]
+
+
+def with_axes(values: Array, ndim: int) -> Array:
+    """View an array with so many axes, the missing ones in front and of size 1."""
+    return values[(None,) * (ndim - values.ndim)]
+
+
+def positions(geometry: Geometry, rows: IntArray) -> IntArray:
+    """Give the absolute positions of query indices, with all axes of the scores: ``(*lead, 1, rows, 1)``.
+
+    Leading axes along which the offset does not differ have size 1.
+    """
+    offset = geometry.q_offset
+    start = offset.array() if isinstance(offset, Offsets) else np.array(offset, np.int64)
+    return with_axes(start[..., None, None, None], len(geometry.lead) + 3) + rows[:, None]

@@ -77,20 +77,9 @@ def attention_forward(
     problem, Q, K, V, biases, sink = _prepare(given, options, np.dtype(precision))
     g = problem.geometry
     rows, keys = np.arange(g.queries), np.arange(g.keys)
-    keep = np.broadcast_to(problem.mask.keep(g, rows, keys), g.shape)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):  # Inf and NaN of the user's are answers
-        # [scores]
-        S = problem.scale * (Q @ K.swapaxes(-1, -2))
-        # [/scores]
-        if problem.softcap:
-            S = problem.softcap * np.tanh(S / problem.softcap)
-        for bias in biases:
-            B = bias.values(g, rows, keys, score_dtype(problem.dtype)).astype(S.dtype)
-            S = S + B
-            keep = keep & (-np.inf != B)
-        # [mask]
-        S = np.where(keep, S, -np.inf)  # before the softmax: a masked key takes no share
-        # [/mask]
+        S, kept = _scores(problem, Q, K, biases, rows, keys)
+        keep = np.broadcast_to(True if kept is None else kept, g.shape)
         # [softmax]
         m = S.max(axis=-1, keepdims=True, initial=-np.inf)
         empty = ~keep.any(axis=-1, keepdims=True)
@@ -111,6 +100,28 @@ def attention_forward(
         give(lse.reshape(problem.user_shape(g.queries))),
         give(W.reshape(g.user_shape)),
     )
+
+
+def scores(
+    query: Any, key: Any, *, bias: Any = None, precision: type[np.floating[Any]] = np.float64, **options: Any
+) -> Any:
+    """Scores as the softmax gets them, ``(..., Hq, Sq, Skv)``: −inf where mask or bias drops the pair.
+
+    Options and ``precision`` are those of `attention_forward`.
+
+    Examples
+    --------
+    >>> import numpy as np, regard as rg
+    >>> k = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], float)
+    >>> rg.reference.scores(k[2:], k, mask=rg.Prefix(2))
+    array([[ 0.5,  0.5, -inf]])
+    """
+    given = Operands.of(query, key, key, bias)
+    problem, Q, K, _, biases, _ = _prepare(given, options, np.dtype(precision))
+    g = problem.geometry
+    with np.errstate(invalid="ignore", over="ignore"):
+        S, _ = _scores(problem, Q, K, biases, np.arange(g.queries), np.arange(g.keys))
+    return given.library.give(S.reshape(g.user_shape))
 
 
 def online_attention(
@@ -173,7 +184,7 @@ def _fold_keys(
     for first in range(0, g.keys, block_keys):
         keys = np.arange(first, min(first + block_keys, g.keys))
         K_tile, V_tile = K[..., first : first + block_keys, :], V[..., first : first + block_keys, :]
-        S, keep = _score_tile(problem, Q @ K_tile.swapaxes(-1, -2), biases, rows, keys)
+        S, keep = _scores(problem, Q, K_tile, biases, rows, keys)
         seen |= True if keep is None else keep.any(axis=-1, keepdims=True)
         # [fold]
         m_new = np.maximum(m, S.max(axis=-1, keepdims=True))
@@ -191,20 +202,27 @@ def _fold_keys(
     return np.where(seen, O, 0)
 
 
-def _score_tile(
-    problem: Problem, S: Array, biases: tuple[Bias, ...], rows: IntArray, keys: IntArray
+def _scores(
+    problem: Problem, Q: Array, K: Array, biases: tuple[Bias, ...], rows: IntArray, keys: IntArray
 ) -> tuple[Array, BoolArray | None]:
-    """From q · k to the scores of a tile, and which of them are kept; None: all."""
-    S *= S.dtype.type(problem.scale)
+    """Scores of the queries ``rows`` and the keys ``keys``, and which of them are kept; None: all."""
+    # [scores]
+    S = problem.scale * (Q @ K.swapaxes(-1, -2))
+    # [/scores]
     if problem.softcap:
-        S = problem.softcap * np.tanh(S / S.dtype.type(problem.softcap))
+        S = problem.softcap * np.tanh(S / problem.softcap)
     keep = None if isinstance(problem.mask, Full) else problem.mask.keep(problem.geometry, rows, keys)
     for bias in biases:
-        B = bias.values(problem.geometry, rows, keys, S.dtype).astype(S.dtype, copy=False)
+        B = bias.values(problem.geometry, rows, keys, score_dtype(problem.dtype)).astype(S.dtype, copy=False)
         S = S + B
         visible = np.not_equal(B, -np.inf)
         keep = visible if keep is None else keep & visible
-    return (S, None) if keep is None else (np.where(keep, S, -np.inf), keep)
+    if keep is None:
+        return S, None
+    # [mask]
+    S = np.where(keep, S, -np.inf)  # before the softmax: a masked key takes no share
+    # [/mask]
+    return S, keep
 
 
 def _prepare(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from regard._arrays import Intake
+from regard._arrays import Intake, require_float
 from regard._errors import DTypeError, ShapeError
-from regard._libraries import NUMPY, as_dtype, library_of
-from regard._types import Array
+from regard._libraries import NUMPY, library_of
+from regard._types import Array, score_dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,8 @@ class AttentionState:
     ------
     ShapeError
         ``lse`` does not have one number per row of ``out``.
+    DTypeError
+        ``out`` does not hold floats, or ``lse`` others than scores of such: float64 beside float64, else float32.
     UnsupportedError
         The arrays are of different libraries, or cannot be read: tracers, other devices, tensors that require grad.
 
@@ -45,15 +48,22 @@ class AttentionState:
 
     def __post_init__(self) -> None:
         intake = Intake()
-        out, lse = intake("out", self.out), intake("lse", self.lse)
+        out, lse = intake.floats("out", self.out), intake.floats("lse", self.lse)
+        dtype = score_dtype(require_float("out", out.dtype).name)
+        if library_of("lse", self.lse) is None:  # a list has no dtype of its own
+            lse = lse.astype(dtype)
+        if lse.dtype != dtype:
+            raise DTypeError(
+                f"lse has dtype {lse.dtype} and out has {out.dtype}, whose lse is {dtype}: cast one of them"
+            )
         if out.ndim < 1 or lse.shape != out.shape[:-1]:
             raise ShapeError(
                 f"lse has shape {lse.shape} and out has shape {out.shape}: lse needs one number per row of out, "
                 f"shape {out.shape[:-1]}"
             )
-        if intake.library is NUMPY:
-            object.__setattr__(self, "out", out)
-            object.__setattr__(self, "lse", lse)
+        for name, given, array in (("out", self.out, out), ("lse", self.lse, lse)):
+            if intake.library is NUMPY or library_of(name, given) is None:
+                object.__setattr__(self, name, intake.library.give(array))
 
     def __repr__(self) -> str:
         return f"AttentionState: out {self.out.dtype} {tuple(self.out.shape)}, lse {tuple(self.lse.shape)}"
@@ -62,11 +72,11 @@ class AttentionState:
     def empty(cls, shape: tuple[int, ...], dtype: Any = np.float32, like: Any = None) -> AttentionState:
         """Return the state of rows that have seen no key: the identity of `merge_states`.
 
-        ``shape`` is that of ``out``, ``(..., Sq, Dv)``. The arrays are of NumPy, or of the library of the array
-        ``like``.
+        ``shape`` is that of ``out``, ``(..., Sq, Dv)``, and ``dtype`` its dtype, one that attention computes. The
+        arrays are of NumPy, or of the library of the array ``like``.
         """
-        library = library_of("like", like) or NUMPY
-        out, lse = library.empty(shape, as_dtype(dtype)), library.empty(shape[:-1], as_dtype(dtype))
+        library, of_out = library_of("like", like) or NUMPY, require_float("out", dtype)
+        out, lse = library.empty(shape, of_out), library.empty(shape[:-1], score_dtype(of_out.name))
         out.fill(0)
         lse.fill(-np.inf)
         return cls(library.give(out), library.give(lse))
@@ -127,23 +137,32 @@ def merge_states(*states: AttentionState) -> AttentionState:
         raise ShapeError(f"states to merge differ in shape: {', '.join(map(str, sorted(shapes)))}")
     lse = np.stack([intake(f"states[{i}].lse", state.lse) for i, state in enumerate(states)])
     library = intake.library
-    joined = library.empty(outs[0].shape, outs[0].dtype)
-    with np.errstate(all="ignore"):
-        joined_lse = _merge(outs, lse, joined)
+    shares, joined_lse = share_out(lse, np.ones_like(lse))
+    joined = join(outs, shares, library.empty(outs[0].shape, outs[0].dtype))
     return AttentionState(library.give(joined), library.give(joined_lse))
 
 
-def _merge(outs: list[Array], lse: Array, joined: Array) -> Array:
-    """Fill ``joined`` with the output of all parts, and return its logsumexp."""
-    peak = lse.max(axis=0)
-    # A row that no part has seen has peak -inf; measured from 0 all its factors are 0, as they should be.
-    factors = np.exp(lse - np.where(peak == -np.inf, 0, peak))
-    total = factors.sum(axis=0)
-    seen = total != 0
+def share_out(peaks: Array, sums: Array) -> tuple[Array, Array]:
+    r"""Divide each row among parts of sizes :math:`\text{sum}_p\, e^{\text{peak}_p}`, parts on the first axis.
+
+    Returns each part's share of the whole, which add up to 1, or are 0 in a row that no part has seen; and the
+    logarithm of the whole. A peak apart from its sum keeps its digits where their logsumexp has none left for the sum.
+    """
+    with np.errstate(all="ignore"):
+        peak = peaks.max(axis=0)
+        # A row that no part has seen has peak -inf; measured from 0 all its factors are 0, as they should be.
+        factors = sums * np.exp(peaks - np.where(peak == -np.inf, 0, peak))
+        total = factors.sum(axis=0)
+        seen = total != 0
+        shares: Array = factors / np.where(seen, total, 1)
+        return shares, np.where(seen, peak + np.log(total), peak)
+
+
+def join(outs: Sequence[Array], shares: Array, joined: Array) -> Array:
+    """Fill ``joined`` with the parts' outputs, each times its share; what a part without a share holds is not read."""
     joined.fill(0)
-    for factor, out in zip(factors, outs, strict=True):
-        weight = np.broadcast_to(factor[..., None], out.shape)
-        joined += np.multiply(weight, out, out=np.zeros_like(out), where=weight != 0)
-    joined /= np.where(seen, total, 1)[..., None]
-    joined_lse: Array = np.where(seen, peak + np.log(total), peak)
-    return joined_lse
+    with np.errstate(all="ignore"):
+        for share, out in zip(shares, outs, strict=True):
+            weight = np.broadcast_to(share[..., None], out.shape)
+            joined += np.multiply(weight, out, out=np.zeros_like(out), where=weight != 0)
+    return joined

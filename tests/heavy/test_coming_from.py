@@ -1,16 +1,21 @@
 """What docs/coming-from.md says of torch, JAX and ONNX, looked at in the libraries themselves."""
 
+import re
+from importlib.metadata import version
+
 import jax.numpy as jnp
 import numpy as np
 import onnx.defs
 import pytest
 import torch
+from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.nn import dot_product_attention
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import regard as rg
+from test_docs_pages import DOCS, RUN
 
 QUERIES, KEYS, D = 3, 5, 8
 # All scores are 0 and the values are the unit vectors: the output is the weights.
@@ -42,6 +47,15 @@ def same(got, want):
 
 def differ(got, want):
     assert np.abs(np.asarray(got) - np.asarray(want)).max() > 0.1
+
+
+@pytest.mark.parametrize("page", ["coming-from.md", "lesson/5-empty-rows.md"])
+def test_versions_on_the_pages_are_those_that_run_here(page):
+    said = dict(re.findall(r"\b(torch|JAX|onnx) (\d+\.\d+(?:\.\d+)?)", (DOCS / page).read_text()))
+    assert said.items() <= RUN.items()
+    assert {"torch", "JAX"} <= set(said)
+    for library, number in said.items():
+        assert f"{version(library.lower())}.".startswith(f"{number}."), library
 
 
 def test_torch_counts_causal_from_the_first_key():
@@ -154,6 +168,33 @@ def test_jax_gives_the_logsumexp_with_heads_last(normal):
     q, k, v = normal(3, 2, 4, 5, D)
     theirs = dot_product_attention(*(x.swapaxes(1, 2) for x in (q, k, v)), return_residual=True)[1]
     same(np.asarray(theirs).swapaxes(1, 2), rg.attention_forward(q, k, v).lse)
+
+
+def test_splash_has_our_masks_by_other_names():
+    shape, size = (QUERIES, KEYS), 2
+    masks = {
+        splash.CausalMask(shape, 1): (rg.Causal(), 1),
+        splash.LocalMask(shape, (1, 0), 2): (rg.Window(left=1, right=0), 2),
+        splash.LocalMask(shape, (None, 1), 0): (rg.Window(right=1), 0),
+        splash.splash_attention_mask.ChunkedCausalMask(shape, size): (rg.Causal() & rg.Chunked(size), 0),
+        splash.FullMask(shape): (rg.Full(), 0),
+    }
+    for theirs, (ours, q_offset) in masks.items():
+        kept = ours.materialize(*shape, q_offset=q_offset)
+        np.testing.assert_array_equal(theirs[:, :], kept)
+        assert (rg.PerHead([ours, rg.Full()]).materialize(*shape, q_offset=q_offset, heads=2)[0] == kept).all()
+
+
+def test_splash_takes_1_as_the_scale_and_the_mean_of_an_empty_row(normal):
+    q, k, v, sinks = normal(2, QUERIES, D), normal(2, KEYS, D), normal(2, KEYS, D), normal(2)
+    mask = splash.NumpyMask(TABLE)
+    theirs = splash.make_masked_mha_reference(splash.MultiHeadMask([mask, mask]))
+    ids = splash.SegmentIds(jnp.array([0, 0, 1]), jnp.array([0, 0, 1, 1, 1]))
+    keep = rg.Dense(TABLE) & rg.Documents(ids.q, ids.kv)
+    got = np.asarray(theirs(q, k, v, ids, sinks, attn_logits_soft_cap=3.0))
+    want = rg.attention(q, k, v, mask=keep, scale=1, softcap=3, sinks=sinks)
+    same(got[:, [0, 2]], want[:, [0, 2]])
+    same(np.asarray(theirs(q, k, v, None, None))[:, 1], v.mean(axis=1))
 
 
 def test_onnx_windows_are_inclusive_and_an_empty_row_is_0():

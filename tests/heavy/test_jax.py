@@ -1,5 +1,6 @@
 """JAX arrays in CPU memory: read as they lie, results as JAX arrays, and a message for tracers and devices."""
 
+import pickle
 import tracemalloc
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import regard as rg
 from judges import assert_agrees, assert_same_bits
 from regard import _engine
 from regard._arrays import Operands
+from regard._libraries._jax import Jax
 
 DTYPES = ["float32", "float16", "bfloat16"]
 CPU = jax.devices("cpu")[0]
@@ -181,6 +183,14 @@ def test_tracers(qkv, transform, call):
 
 def test_tracers_as_options(qkv):
     def traced(x):
+        makers = {
+            "array": (rg.Dense, lambda table: rg.Blocks(table, 2)), "kept": (rg.KeyPadding,), "n": (rg.KeyLengths,),
+            "key_padding_mask": (rg.KeyPadding.from_torch,), "ids": (rg.Documents,), "slopes": (rg.Alibi,),
+            "table": (rg.RelativeBias, lambda table: rg.T5Bias(table, bidirectional=False)),
+        }  # fmt: skip
+        for name, leaves in makers.items():
+            for leaf in leaves:
+                refused(rg.UnsupportedError, f"{name} is a JAX tracer", args=[x], call=leaf)
         for name in ("mask", "bias", "sinks", "scale", "softcap", "q_offset"):
             refused(rg.UnsupportedError, f"{name} is a JAX tracer", args=qkv, **{name: x})
         refused(rg.UnsupportedError, "out is a JAX tracer", args=(x, x), call=rg.AttentionState)
@@ -237,6 +247,23 @@ def test_torch_beside_jax(qkv):
     )
 
 
+def test_results_can_be_pickled(qkv):
+    result = rg.attention_forward(*qkv, aux=rg.Aux(state=True))
+    again = pickle.loads(pickle.dumps(result))
+    for ours, theirs in (
+        (again.out, result.out), (again.state.out, result.state.out), (again.weights[...], result.weights[...]),
+    ):  # fmt: skip
+        assert isinstance(ours, jax.Array)
+        assert ours.devices() == {CPU}
+        assert_same_bits(ours, theirs)
+
+
+def test_lists_within_biases_go_with_jax_arrays(qkv):
+    rows = [[0.5] * 7] * 5
+    for bias in (rg.Alibi(4) + rows, rg.DenseBias(rows)):
+        assert_same_bits(rg.attention(*qkv, q_offset=2, bias=bias), rg.attention(*copies(qkv), q_offset=2, bias=bias))
+
+
 def test_out_is_refused(qkv):
     for out in (jnp.zeros((2, 4, 5, 6)), np.zeros((2, 4, 5, 6), np.float32)):
         for call in (rg.attention, rg.attention_forward):
@@ -264,6 +291,15 @@ def test_arrays_that_cannot_be_read(qkv):
     refused(rg.DTypeError, "complex64", "query.real", args=(q.astype(jnp.complex64), k, v))
     refused(rg.DTypeError, "query is float32", "value is bfloat16", args=(q, k, v.astype(jnp.bfloat16)))
     refused(rg.MaskError, "bias is a bool array", args=qkv, bias=jnp.ones((5, 7), bool))
+
+
+def test_a_lack_of_memory_is_no_fault_of_the_array():
+    class Greedy:
+        def __array__(self, *args, **options):
+            raise MemoryError("no room")
+
+    with pytest.raises(MemoryError, match="no room"):
+        Jax(0).read("x", Greedy())
 
 
 class Device:
@@ -301,6 +337,9 @@ second = jax.devices()[1]
 x = jax.device_put(jnp.ones((4, 8, 8)), second)
 out = rg.attention(x, x, x)
 assert out.devices() == {second}, out.devices()
+import pickle
+result = pickle.loads(pickle.dumps(rg.attention_forward(x, x, x)))
+assert result.weights[...].devices() == {second}
 state = rg.AttentionState.empty((4, 8, 8), np.float32, like=x)
 assert state.out.devices() == {second}
 spread = jax.device_put(jnp.ones((3, 8, 8)), NamedSharding(Mesh(np.array(jax.devices()), "h"), PartitionSpec("h")))
@@ -328,6 +367,10 @@ def test_states(qkv):
     for ours, theirs in ((both.out, want.out), (both.lse, want.lse)):
         assert isinstance(ours, jax.Array)
         assert_same_bits(ours, theirs)
+    listed = rg.AttentionState(left.out, left.lse.tolist())
+    assert isinstance(listed.lse, jax.Array)
+    assert_same_bits(listed.lse, left.lse)
+    refused(rg.DTypeError, "out has the integer dtype int32", args=(left.out.astype(int), left.lse), call=type(left))
     ours = rg.AttentionState(np.array(left.out), np.array(left.lse))
     refused(
         rg.UnsupportedError, "states[0].out is a JAX array and states[1].out", args=(left, ours), call=rg.merge_states

@@ -164,6 +164,8 @@ def test_parts_of_an_encoder_layer():
     with torch.no_grad():
         want = encoder.self_attn(x, x, x, need_weights=False)[0]
     np.testing.assert_allclose(layer(x.numpy()), want.numpy(), atol=EXACT)
+    around = rg.MultiHeadAttention.from_torch(encoder, num_heads=4, prefix="self_attn")
+    np.testing.assert_array_equal(around(x.numpy()), layer(x.numpy()))
     with pytest.raises(
         rg.UnsupportedError, match=r"no tensor in_proj_weight; tensors given: self_attn\.in_proj_weight"
     ):
@@ -199,6 +201,25 @@ def test_heads_of_tensors():
         rg.split_heads(x, 3)
 
 
+def test_tensors_that_cannot_be_read_are_refused():
+    """What is copied or moved would be another layer's memory, or another device's: that is for the caller to say."""
+    module = torch.nn.MultiheadAttention(8, 2, device="meta")
+    with pytest.raises(rg.UnsupportedError, match=r"in_proj_weight is a torch tensor on device meta.*\.cpu\(\)"):
+        rg.MultiHeadAttention.from_torch(module)
+    sparse = torch.nn.MultiheadAttention(8, 2).state_dict()
+    sparse["out_proj.weight"] = sparse["out_proj.weight"].to_sparse()
+    with pytest.raises(rg.UnsupportedError, match=r"out_proj\.weight is a tensor of layout .*to_dense"):
+        rg.MultiHeadAttention.from_torch(sparse, num_heads=2)
+
+
+def test_bfloat16_is_widened():
+    module = torch.nn.MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True).bfloat16()
+    layer = rg.MultiHeadAttention.from_torch(module)
+    assert layer.query_weight.dtype == layer.extra_key.dtype == np.float32
+    np.testing.assert_array_equal(layer.query_weight, module.in_proj_weight[:8].detach().float().numpy())
+    np.testing.assert_array_equal(layer.extra_key[:1], module.bias_k[0].detach().float().numpy())
+
+
 def test_memory_is_shared():
     module = torch.nn.MultiheadAttention(8, 2)
     layer = rg.MultiHeadAttention.from_torch(module)
@@ -221,26 +242,49 @@ def test_bert_of_transformers():
     np.testing.assert_allclose(layer(x.numpy()), want.numpy(), atol=EXACT)
 
 
-@pytest.mark.parametrize("biases", [False, True])
-def test_llama_of_transformers(biases):
+def llama_like(family, config, **more):
+    """The attention of a model's first layer, all parameters drawn, and its cosines and sines for 9 positions."""
     torch.manual_seed(3)
-    config = transformers.LlamaConfig(
-        hidden_size=24, num_attention_heads=6, num_key_value_heads=2, head_dim=8, attention_bias=biases,
-        num_hidden_layers=1, rope_parameters={"rope_type": "default", "rope_theta": 100.0},
-    )  # fmt: skip
-    config._attn_implementation = "eager"
-    llama = transformers.models.llama.modeling_llama
-    theirs = llama.LlamaAttention(config, 0).double().eval()
+    settings = {
+        "hidden_size": 24, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8, "num_hidden_layers": 1,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}, "attn_implementation": "eager",
+    }  # fmt: skip
+    module = getattr(transformers.models, family)
+    module = getattr(module, f"modeling_{family}")
+    config = getattr(transformers, f"{config}Config")(**settings | more)
+    name = type(config).__name__.removesuffix("Config")
+    theirs = getattr(module, f"{name}Attention")(config, 0).double().eval()
     for parameter in theirs.parameters():
         parameter.data.normal_()
+    x = torch.randn(2, 9, 24, dtype=torch.float64)
+    return theirs, x, getattr(module, f"{name}RotaryEmbedding")(config)(x, torch.arange(9)[None])
+
+
+@pytest.mark.parametrize(
+    ("family", "config", "more", "biases", "sinks", "window"),
+    [
+        ("llama", "Llama", {"attention_bias": False}, "", False, None),
+        ("llama", "Llama", {"attention_bias": True}, "qkvo", False, None),
+        ("mistral", "Mistral", {"sliding_window": 3}, "", False, 2),
+        ("qwen2", "Qwen2", {}, "qkv", False, None),
+        ("gpt_oss", "GptOss", {"layer_types": ["sliding_attention"], "sliding_window": 3}, "qkvo", True, 2),
+        ("gpt_oss", "GptOss", {"layer_types": ["full_attention"]}, "qkvo", True, None),
+    ],
+)
+def test_llama_and_its_like_of_transformers(family, config, more, biases, sinks, window):
+    theirs, x, turns = llama_like(family, config, **more)
     rotary = functools.partial(rg.rotary_embedding, base=100.0)
     layer = rg.MultiHeadAttention.from_llama(theirs.state_dict(), "", num_heads=6, num_kv_heads=2, rotary=rotary)
-    x = torch.randn(2, 9, 24, dtype=torch.float64)
+    assert "".join(
+        part[0] for part in ("query", "key", "value", "output") if getattr(layer, f"{part}_bias") is not None
+    ) == (biases)
+    assert (layer.sinks is not None) == sinks
+    mask = rg.Causal() if window is None else rg.Causal() & rg.Window(left=window)
+    hidden = torch.zeros((9, 9), dtype=torch.float64)
+    hidden[torch.from_numpy(~mask.materialize(9, 9))] = -torch.inf
     with torch.no_grad():
-        turns = llama.LlamaRotaryEmbedding(config)(x, torch.arange(9)[None])
-        hidden = torch.full((9, 9), -torch.inf, dtype=torch.float64).triu(1)[None, None]
-        want, _ = theirs(x, turns, hidden)
-    got = layer(x.numpy(), mask=rg.Causal())
+        want, _ = theirs(x, turns, hidden[None, None])
+    got = layer(x.numpy(), mask=mask)
     # Their cosines and sines are float32: 6e-8 of queries and keys of size 5, in scores of size 25.
     np.testing.assert_allclose(got, want.numpy(), rtol=1e-5, atol=1e-5 * np.abs(got).max())
     assert np.abs(layer(x.numpy()) - want.numpy()).max() > 0.1

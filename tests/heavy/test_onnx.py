@@ -1,5 +1,8 @@
 """regard.onnx against ONNX's own node tests, by the functions and by the reference runtime, and whole models."""
 
+import inspect
+import re
+import textwrap
 import warnings
 from dataclasses import replace
 
@@ -200,3 +203,12 @@ def test_the_opset_of_the_model_counts():
     evaluator = ReferenceEvaluator(made, new_ops=regard.onnx.reference_ops())
     with pytest.raises(regard.UnsupportedError, match="left_window_size=4 came with opset 25, and opset is 23"):
         evaluator.run(None, {"x": np.ones((1, 3, 16), np.float32)})
+
+
+def test_the_example_of_reference_ops():
+    (code,) = re.findall(r"::\n\n(.*)\Z", inspect.cleandoc(regard.onnx.reference_ops.__doc__), re.S)
+    x = np.random.default_rng(0).standard_normal((3, 70, 16), dtype=np.float32)
+    names = {"onnx": onnx, "regard": regard, "model": model(25)[0], "inputs": {"x": x}}
+    exec(textwrap.dedent(code), names)
+    (want,) = ReferenceEvaluator(names["model"], new_ops=regard.onnx.reference_ops()).run(None, {"x": x})
+    np.testing.assert_array_equal(names["outputs"][0], want)

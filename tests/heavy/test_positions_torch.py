@@ -14,7 +14,7 @@ from transformers.models.roformer import modeling_roformer as roformer
 from transformers.models.whisper import modeling_whisper as whisper
 
 import regard as rg
-from judges import assert_close
+from judges import assert_close, assert_same_bits
 from regard.positions import rotary_frequencies
 
 B, H, S, D = 2, 3, 40, 64
@@ -118,3 +118,14 @@ def test_sinusoids_of_whisper():
     rates = 10000.0 ** (-np.arange(192) / 191)
     got = rg.sinusoidal_positions(np.arange(1500), 384, frequencies=rates, interleaved=False)
     assert_close(got, want, np.arange(1, 1501)[:, None] * 2 * U)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_sinusoids_take_torchs_names_of_dtypes(dtype):
+    got = rg.sinusoidal_positions(np.arange(5), 6, dtype=getattr(torch, dtype))
+    assert got.dtype.name == dtype
+    assert_same_bits(got, rg.sinusoidal_positions(np.arange(5), 6, dtype=got.dtype))
+    with pytest.raises(rg.DTypeError, match=r"dtype is torch\.int32; sinusoids come as float32"):
+        rg.sinusoidal_positions(np.arange(5), 6, dtype=torch.int32)
+    with pytest.raises(rg.DTypeError, match=r"dtype is torch\.qint8"):
+        rg.sinusoidal_positions(np.arange(5), 6, dtype=torch.qint8)

@@ -353,6 +353,15 @@ def test_states(qkv):
     refused(rg.UnsupportedError, *parts, args=(left, ours), call=rg.merge_states)
     refused(rg.UnsupportedError, "out is a torch", "lse is a NumPy", args=(left.out, ours.lse), call=rg.AttentionState)
     refused(rg.ShapeError, "(2, 4)", args=(left.out, left.lse[..., 0]), call=rg.AttentionState)
+    wrong = rg.DTypeError
+    refused(wrong, "out has the integer dtype", args=(left.out.long(), left.lse), call=rg.AttentionState)
+    refused(wrong, "lse has dtype float64 and out", args=(left.out, left.lse.double()), call=rg.AttentionState)
+    listed = rg.AttentionState(left.out, left.lse.tolist())
+    assert (type(listed.lse), listed.lse.dtype) == (torch.Tensor, torch.float32)
+    assert torch.equal(listed.lse, left.lse)
+    assert repr(listed) == repr(left)
+    half = rg.AttentionState.empty((3, 2), torch.bfloat16, like=q)
+    assert (half.out.dtype, half.lse.dtype) == (torch.bfloat16, torch.float32)
 
 
 def test_packed_sequences_and_rotations_give_tensors():
@@ -367,11 +376,3 @@ def test_packed_sequences_and_rotations_give_tensors():
     turned = rg.rotary_embedding(x, positions=torch.arange(9))
     assert turned.dtype == torch.bfloat16
     assert torch.equal(turned[:, 0], x[:, 0])
-
-
-def test_a_bias_table_that_requires_grad_is_refused():
-    table = torch.nn.Embedding(32, 4).weight
-    with pytest.raises(rg.UnsupportedError, match="requires grad"):
-        rg.T5Bias(table, bidirectional=True)
-    with torch.no_grad():
-        assert rg.T5Bias(table, bidirectional=True).heads == 4

@@ -45,4 +45,4 @@ def test_info_names_what_runs():
 
 def test_help_names_the_commands():
     text = command("--help")
-    assert all(name in text for name in ("info", "view"))
+    assert all(name in text for name in ("info", "plan", "view"))

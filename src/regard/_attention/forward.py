@@ -259,7 +259,10 @@ def plan(
     dropout: Any = None,
     **unknown: Never,
 ) -> Plan:
-    """Say how a call would be computed: engine, instruction set, tiles visited and skipped, bytes. Runs nothing.
+    """Say how a call would be computed: engine, instruction set, tiles visited and skipped, bytes.
+
+    No attention is computed. The mask is evaluated as far as counting tiles needs it: a function (`from_function`) is
+    called, for every pair that other masks leave open.
 
     Parameters are those of `attention`; query, key and value may be anything with ``.shape`` and ``.dtype`` (of
     NumPy, torch or JAX): arrays without memory, on other devices, tracers. Errors are those that the call would raise.

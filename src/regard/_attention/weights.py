@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from types import EllipsisType
 from typing import Any
 
@@ -15,7 +16,38 @@ from regard._types import Array, score_dtype
 from regard.masks._lower import lower
 
 
-class Weights:
+class OnDemand(ABC):
+    """An array that is computed when indexed, as much of it as is asked for."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @abstractmethod
+    def _block(self, index: Any) -> Array:
+        """Compute what ``index`` asks for."""
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"weights {self.dtype} {self.shape} computed when indexed"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("weights are computed when asked for: an array of them is always new")
+        block = self._block(...)
+        return block if dtype is None else block.astype(dtype)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._block(index)
+
+
+class Weights(OnDemand):
     """The attention weights of one call, computed when indexed and never kept.
 
     Indexes like an array of shape ``(..., heads, Sq, Skv)`` (``(Sq, Skv)`` for 2-D inputs): integers and slices,
@@ -46,23 +78,6 @@ class Weights:
     def row_stats(self) -> tuple[Array, Array]:
         """Maximum of each row's scores, and the sum of e^(score − maximum), a sink counted: ``(..., heads, Sq)``."""
         return self._max.reshape(self.shape[:-1]), self._sum.reshape(self.shape[:-1])
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __repr__(self) -> str:
-        return f"weights {self.dtype} {self.shape} computed when indexed"
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        if copy is False:
-            raise ValueError("weights are computed when asked for: an array of them is always new")
-        block = self._block(...)
-        return block if dtype is None else block.astype(dtype)
 
     def __getitem__(self, index: Any) -> Any:
         return self._operands.library.give(self._block(index))

@@ -23,8 +23,7 @@ def bfloat16() -> np.dtype[Any]:
 
 def is_torch_dtype(given: object) -> bool:
     """Whether this is a dtype of torch's, which NumPy does not know."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(given, torch.dtype)
+    return isinstance(given, getattr(sys.modules.get("torch"), "dtype", ()))  # missing from a torch half imported
 
 
 def as_dtype(given: Any) -> np.dtype[Any]:
@@ -36,6 +35,11 @@ def as_dtype(given: Any) -> np.dtype[Any]:
     bfloat16()  # from then on NumPy knows that name, and those of the float8
     dtype = np.dtype(str(given).removeprefix("torch."))
     return dtype
+
+
+def of_ml_dtypes(dtype: np.dtype[Any]) -> bool:
+    """Whether this is a dtype of ml_dtypes, such as bfloat16: of kind V, as raw bytes and records are."""
+    return dtype.kind == "V" and not issubclass(dtype.type, np.void)
 
 
 def require_giveable(library: str, dtype: np.dtype[Any]) -> None:

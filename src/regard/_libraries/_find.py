@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from regard._errors import UnsupportedError
+from regard._errors import DTypeError, UnsupportedError
 from regard._types import Array
 
 from ._jax import Jax
@@ -29,27 +29,55 @@ def library_of(name: str, value: Any) -> Library | None:
         The array is a tracer of JAX or on another device of JAX's, or a tensor of TensorFlow's.
     """
     kind: Any = type(value)
-    return NUMPY if kind is np.ndarray else _maker(kind)(name, value)
+    return NUMPY if kind is np.ndarray else _maker(kind, _tensor_types(), _jax_types())(name, value)
 
 
 def as_numpy(name: str, value: Any) -> Array:
-    """View an array of any library as NumPy's, without a copy; anything else becomes a NumPy array as it is."""
+    """View an array of any library as NumPy's, without a copy; anything else becomes a NumPy array as it is.
+
+    Raises
+    ------
+    UnsupportedError, DTypeError
+        As `Library.read`; and where nothing is to be made of ``value``, such as lists of different lengths.
+    """
     if type(value) is np.ndarray:
         return value
     library = library_of(name, value)
-    return np.asarray(value) if library is None else library.read(name, value)
+    if library is not None:
+        return library.read(name, value)
+    try:
+        return np.asarray(value)
+    except MemoryError:
+        raise
+    except Exception as error:  # of a list's elements, whose own libraries raise what they like
+        raise DTypeError(f"{name} is not an array of numbers: {error}") from None
 
 
+# A name may be missing: of a library that another thread is just importing, and of a folder that is called like one.
+def _tensor_types() -> tuple[type, ...]:
+    return _found(sys.modules.get("torch"), "Tensor")
+
+
+def _jax_types() -> tuple[type, ...]:
+    jax = sys.modules.get("jax")
+    return _found(jax, "Array") + _found(getattr(jax, "core", None), "Tracer")
+
+
+def _found(module: object, name: str) -> tuple[type, ...]:
+    kind = getattr(module, name, None)
+    return () if kind is None else (kind,)
+
+
+# What decides is all in the arguments, so that no answer grows old while libraries are imported.
 @lru_cache(maxsize=256)
-def _maker(kind: type) -> _Maker:
+def _maker(kind: type, tensors: tuple[type, ...], jaxs: tuple[type, ...]) -> _Maker:
     """Return what makes the library of each value of a type."""
-    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
     if issubclass(kind, np.ndarray):
         return lambda name, value: NUMPY
-    if torch is not None and issubclass(kind, getattr(torch, "Tensor", ())):
+    if issubclass(kind, tensors):
         return lambda name, value: TORCH
-    if jax is not None and issubclass(kind, (jax.Array, jax.core.Tracer)):
-        return partial(Jax.of, jax)
+    if issubclass(kind, jaxs):
+        return Jax.of
     if kind.__module__.partition(".")[0] == "tensorflow":
         return _refuse_tensorflow
     found_by_dlpack = NUMPY if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__") else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
 from types import ModuleType
@@ -20,15 +21,25 @@ ALIGNMENT = 64  # bytes; XLA copies what is not aligned to it
 
 @dataclass(frozen=True)
 class Jax:
-    """JAX, as it was found loaded, and the device that results are put on."""
+    """JAX, which is loaded where one of its arrays is, and the number of the CPU device that results are put on."""
 
-    jax: ModuleType
-    device: Any
+    number: int
 
     what = "JAX array"
 
+    @property
+    def jax(self) -> ModuleType:
+        """The module; neither it nor the device is kept, so that results can be pickled."""
+        return sys.modules["jax"]
+
+    @property
+    def device(self) -> Any:
+        """The device; the first one in a process that has not so many."""
+        devices = self.jax.devices("cpu")
+        return next((device for device in devices if device.id == self.number), devices[0])
+
     @classmethod
-    def of(cls, jax: ModuleType, name: str, value: Any) -> Jax:
+    def of(cls, name: str, value: Any) -> Jax:
         """Return the library of an array.
 
         Raises
@@ -36,18 +47,20 @@ class Jax:
         UnsupportedError
             It is a tracer, which has no elements yet, or not in the memory of one CPU device.
         """
-        if isinstance(value, jax.core.Tracer):
+        if isinstance(value, sys.modules["jax"].core.Tracer):
             raise UnsupportedError(
                 f"{name} is a JAX tracer ({type(value).__name__}): inside jax.jit, jax.grad and jax.vmap arrays have "
                 "no numbers yet, and gradients of regard's attention do not exist: call it outside, or inside jit "
                 "through jax.pure_callback with np.asarray of each argument"
             )
-        return cls(jax, _device(name, value))
+        return cls(_device(name, value).id)
 
     def read(self, name: str, value: Any) -> Array:
         """View an array's memory, read-only as JAX has it."""
         try:
             return np.asarray(value)
+        except MemoryError:
+            raise
         except Exception as error:  # random keys
             raise UnsupportedError(f"{name} is a JAX array that cannot be read: {error}") from None
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Protocol
 
 import numpy as np
 
-from regard._errors import UnsupportedError
+from regard._errors import DTypeError, UnsupportedError
 from regard._types import Array
 
 # Devices by number in the DLPack protocol.
@@ -51,6 +52,7 @@ class NumPy:
     def read(self, name: str, value: Any) -> Array:
         """View the memory; other libraries' by DLPack."""
         if isinstance(value, np.ndarray):
+            _refuse_masked(name, value)
             return np.asarray(value)
         kind = type(value)
         library = kind.__module__.partition(".")[0]
@@ -63,6 +65,8 @@ class NumPy:
             )
         try:
             return np.from_dlpack(value)
+        except MemoryError:
+            raise
         except Exception as error:  # which one is the other library's choice
             raise UnsupportedError(
                 f"{name} is of type {library}.{kind.__name__}, and NumPy cannot take its memory by DLPack ({error}): "
@@ -70,10 +74,10 @@ class NumPy:
             ) from None
 
     def target(self, out: Any, shape: tuple[int, ...]) -> Array:
-        """Return the array itself."""
+        """View the array itself."""
         if not isinstance(out, np.ndarray):
             raise UnsupportedError(f"out is of type {type(out).__name__}; pass a NumPy array of shape {shape}")
-        return out
+        return self.read("out", out)
 
     def wrote(self, out: Any) -> None:
         """Nobody counts."""
@@ -89,6 +93,16 @@ class NumPy:
     def dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """Return the dtype itself."""
         return dtype
+
+
+def _refuse_masked(name: str, value: Array) -> None:
+    # Not imported here: that takes time, and a lock that a fork may copy. The name may be missing, as in _find.
+    if isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
+        fill = False if value.dtype == bool else 0
+        raise DTypeError(
+            f"{name} is a NumPy masked array, whose own mask would be ignored: pass {name}.data, or "
+            f"{name}.filled({fill}); which keys may be attended to is said by mask="
+        )
 
 
 NUMPY = NumPy()

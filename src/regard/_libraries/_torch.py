@@ -11,7 +11,7 @@ import numpy as np
 from regard._errors import DTypeError, RegardError, UnsupportedError
 from regard._types import FLOAT_DTYPES, Array
 
-from ._dtypes import bfloat16, require_giveable
+from ._dtypes import bfloat16, of_ml_dtypes, require_giveable
 
 
 class Torch:
@@ -37,6 +37,8 @@ class Torch:
                 array: Array = value.view(torch.int16).numpy().view(bfloat16())
             else:
                 array = value.numpy()
+        except MemoryError:
+            raise
         except Exception as error:  # subclasses of tensors raise what they like
             raise self._refusal(name, value, error) from None
         if array.size and not value.data_ptr():
@@ -62,7 +64,7 @@ class Torch:
     def give(self, array: Array) -> Any:
         """Return a tensor that has the array's memory."""
         torch = self.torch
-        if array.dtype.kind == "V":  # ml_dtypes' own: bfloat16 is all that comes out
+        if of_ml_dtypes(array.dtype):  # bfloat16 is all that comes out
             return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         require_giveable("torch", array.dtype)
         return torch.from_numpy(array)

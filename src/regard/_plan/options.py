@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from typing import Any
 
 import numpy as np
 
-from regard._arrays import is_masked_array
+from regard import _fit
 from regard._errors import AlignmentError, MaskError, UnsupportedError
 from regard._libraries import as_numpy, library_of
 from regard._types import Offsets
 from regard.masks import Dense, Full, KeyLengths, Mask
+from regard.masks._arguments import as_array
 
-MAX_OFFSET = 2**61  # positions are int64, and a window adds up to 2^62 to them
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -58,12 +56,8 @@ def as_mask(mask: Any) -> Mask:
         return Full()
     if isinstance(mask, Mask):
         return mask
-    if is_masked_array(mask):
-        raise MaskError("the mask is a NumPy masked array, whose own mask would be ignored: pass mask.filled(False)")
-    if isinstance(mask, list | tuple):
-        return Dense(_bools(mask))
-    if library_of("mask", mask) is not None:
-        return Dense(as_numpy("mask", mask))
+    if isinstance(mask, list | tuple) or library_of("mask", mask) is not None:
+        return Dense(as_array("mask", mask))
     hint = " (causal attention is mask=rg.Causal())" if isinstance(mask, bool | str) else ""
     if isinstance(mask, type) and issubclass(mask, Mask):
         hint = f" (a class: write {mask.__name__}(...), with parentheses)"
@@ -73,32 +67,11 @@ def as_mask(mask: Any) -> Mask:
     )
 
 
-def _bools(mask: Any) -> Any:
-    try:
-        return np.asarray(mask)
-    except ValueError as error:
-        raise MaskError(f"the mask is not an array: {error}") from None
-
-
 def as_offset(q_offset: Any) -> int | str | Offsets | None:
     """Return q_offset as an int, "start", "end", `Offsets` or None."""
     if q_offset is None or (isinstance(q_offset, str) and q_offset in ("start", "end")):
         return q_offset
-    given = np.asarray(as_numpy("q_offset", q_offset))
-    if given.ndim and given.dtype.kind in "iu":
-        if given.size and not -MAX_OFFSET <= int(given.min()) <= int(given.max()) <= MAX_OFFSET:
-            raise AlignmentError(f"q_offset reaches from {given.min()} to {given.max()}; positions are at most 2**61")
-        return Offsets(given.shape, tuple(given.ravel().tolist()))
-    try:
-        offset = None if isinstance(q_offset, bool | np.bool_) else operator.index(q_offset)
-    except TypeError:
-        offset = None
-    if offset is None or abs(offset) > MAX_OFFSET:
-        raise AlignmentError(
-            f"q_offset is {q_offset!r}; it must be an int up to 2**61 (the position of query 0), ints per batch, "
-            '"start" (0) or "end" (Skv - Sq)'
-        )
-    return offset
+    return _fit.as_offset(q_offset, 'or write "start" (0) or "end" (Skv - Sq)')
 
 
 def as_scale(scale: Any) -> float | None:
@@ -120,11 +93,8 @@ def as_softcap(softcap: Any) -> float:
 
 def _finite(name: str, value: Any, hint: str) -> float:
     value = value if library_of(name, value) is None else as_numpy(name, value)
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if isinstance(value, bool | np.bool_ | str | bytes) or not abs(number) <= _FLOAT32_MAX:
+    number = _fit.as_finite(value)
+    if number is None or abs(number) > _FLOAT32_MAX:
         raise UnsupportedError(f"{name} is {value!r}; it must be one finite number within float32, {hint}")
     return number
 
@@ -132,16 +102,19 @@ def _finite(name: str, value: Any, hint: str) -> float:
 def resolve_offset(
     q_offset: int | str | Offsets | None,
     mask: Mask,
-    positional_bias: bool,
+    other: str | None,
     lead: tuple[int, ...],
     queries: int,
     keys: int,
 ) -> int | Offsets:
-    """Return the position of query 0, or raise AlignmentError where it is ambiguous or contradictory."""
+    """Return the position of query 0, or raise AlignmentError where it is ambiguous or contradictory.
+
+    ``other`` names what depends on positions beside the mask, None for nothing.
+    """
+    what = repr(mask) if mask.positional else other
     if q_offset is None:
-        if queries == keys or not (mask.positional or positional_bias):
+        if queries == keys or not what:
             return 0
-        what = repr(mask) if mask.positional else "the bias"
         raise AlignmentError(
             f"{what} depends on positions, and {queries} queries can stand among {keys} keys in two ways: pass "
             f'q_offset="start" (query i at position i) or q_offset="end" (query i at position {keys - queries} + i: '
@@ -150,28 +123,15 @@ def resolve_offset(
     if q_offset == "start":
         return 0
     if q_offset == "end":
-        if (mask.positional or positional_bias) and _has_lengths(mask):
+        if what and _has_lengths(mask):
             raise AlignmentError(
                 f'q_offset="end" counts from the last of {keys} keys, but {mask!r} says that sequences end earlier: '
                 "pass q_offset=lengths - Sq"
             )
         return keys - queries
-    if isinstance(q_offset, Offsets):
-        _check_offsets(q_offset, lead)
-        return q_offset
-    return int(q_offset)
-
-
-def _check_offsets(offsets: Offsets, lead: tuple[int, ...]) -> None:
-    try:
-        fits = np.broadcast_shapes(offsets.shape, lead) == lead
-    except ValueError:
-        fits = False
-    if not fits:
-        raise AlignmentError(
-            f"q_offset has shape {offsets.shape} and the leading (batch) axes are {lead}: give one int, or ints that "
-            "broadcast against those axes"
-        )
+    offset = q_offset if isinstance(q_offset, Offsets) else int(q_offset)
+    _fit.check_offset(offset, lead)
+    return offset
 
 
 def _has_lengths(mask: Mask) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from regard import _native, _runtime
-from regard._types import FLOAT_DTYPES
+from regard._types import FLOAT_DTYPES, score_dtype
 
 from .problem import Problem
 
@@ -29,7 +31,7 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a problem will be computed, and with what.
+    """How a problem will be computed, and with what. Printed, it says all of it.
 
     Attributes
     ----------
@@ -55,26 +57,94 @@ class Plan:
     scratch_bytes: int
     tiles: Tiles | None = None
 
-    def __repr__(self) -> str:
+    @property
+    def most_tiles(self) -> int:
+        """Bound on the tiles that a count looks at: batch entries that share keys may make fewer."""
         p, g = self.problem, self.problem.geometry
-        lines = [
-            f"scores      {g.user_shape}, {p.kv_heads} kv heads, D {p.d}, Dv {p.dv}, {p.dtype}",
-            f"score map   scale {p.scale:.6g}{f', softcap {p.softcap:g}' if p.softcap else ''}"
-            f"{', bias' if p.bias else ''}{', sinks' if p.sinks else ''}",
-            f"mask        {p.mask!r}, q_offset {g.q_offset}",
-            f"engine      native tiles, {self.target} ({self.why})",
-            f"threads     {self.threads}, {self.scratch_bytes:,} bytes of scratch each",
-        ]
-        if self.tiles is not None:
-            t = self.tiles
-            lines.append(
-                f"tiles       {self.block_rows} x {self.tile_keys}: {t.visited} visited "
-                f"({t.partial} of them partial), {t.skipped} skipped"
+        blocks = p.total_heads // p.group * -(-p.group * g.queries // self.block_rows)
+        return blocks * -(-g.keys // self.tile_keys)
+
+    @property
+    def workspace_bytes(self) -> int | None:
+        """What a call allocates at most, all threads together, besides its outputs and a few numbers per head.
+
+        None where the tiles were not counted.
+        """
+        if self.tiles is None:
+            return None
+        return self.threads * self.scratch_bytes + self.tiles.mask_bytes + self.tiles.bias_bytes
+
+    @property
+    def scores_bytes(self) -> int:
+        """What an array of all scores would take; no call makes one."""
+        return math.prod(self.problem.geometry.shape) * score_dtype(self.problem.dtype).itemsize
+
+    def facts(self) -> dict[str, Any]:
+        """Say all of it in values that JSON has.
+
+        Examples
+        --------
+        >>> import numpy as np, regard as rg
+        >>> x = np.broadcast_to(np.float32(0), (8, 1000, 64))
+        >>> facts = rg.plan(x, x, x, mask=rg.Causal()).facts()
+        >>> facts["scores"], facts["mask"], facts["scores_bytes"]
+        ([8, 1000, 1000], 'Causal()', 32000000)
+        """
+        p, g, tiles = self.problem, self.problem.geometry, self.tiles
+        return {
+            "scores": list(g.user_shape),
+            "kv_heads": p.kv_heads,
+            "d": p.d,
+            "dv": p.dv,
+            "dtype": p.dtype,
+            "scale": p.scale,
+            "softcap": p.softcap or None,
+            "bias": p.bias,
+            "sinks": p.sinks,
+            "mask": repr(p.mask),
+            "q_offset": g.q_offset if isinstance(g.q_offset, int) else list(g.q_offset.values),
+            "target": self.target,
+            "why": self.why,
+            "threads": self.threads,
+            "scratch_bytes": self.scratch_bytes,
+            "block_rows": self.block_rows,
+            "tile_keys": self.tile_keys,
+            "tiles": tiles and {"visited": tiles.visited, "partial": tiles.partial, "skipped": tiles.skipped},
+            "mask_bytes": tiles and tiles.mask_bytes,
+            "bias_bytes": tiles and tiles.bias_bytes,
+            "workspace_bytes": self.workspace_bytes,
+            "scores_bytes": self.scores_bytes,
+        }
+
+    def told(self) -> dict[str, str]:
+        """Say all of it in words, each line by its name."""
+        p, g, tiles = self.problem, self.problem.geometry, self.tiles
+        shared = f", {p.kv_heads} of key and value" if p.kv_heads != g.heads else ""
+        lines = {
+            "scores": f"{g.user_shape}, {g.heads} heads{shared}, D {p.d}, Dv {p.dv}, {p.dtype}",
+            "score map": f"scale {p.scale:.6g}" + (f", softcap {p.softcap:g}" if p.softcap else "")
+            + (", bias" if p.bias else "") + (", sinks" if p.sinks else ""),
+            "mask": f"{p.mask!r}, query 0 at position {self.facts()['q_offset']}",
+            "engine": f"native tiles, {self.target} ({self.why})",
+            "threads": f"{self.threads}, {self.scratch_bytes:,} bytes of scratch each",
+        }  # fmt: skip
+        if tiles is not None:
+            lines["tiles"] = (
+                f"{self.block_rows} queries x {self.tile_keys} keys: {tiles.visited:,} of "
+                f"{tiles.visited + tiles.skipped:,} visited, {tiles.partial:,} of them partial; "
+                f"{tiles.skipped:,} skipped"
             )
-            lines.append(f"mask bands  {t.mask_bytes:,} bytes at most at a time")
-            if t.bias_bytes:
-                lines.append(f"bias tables {t.bias_bytes:,} bytes")
-        return "\n".join(lines)
+            parts = [f"scratch {self.threads * self.scratch_bytes:,} bytes"]
+            parts += [f"mask bands {tiles.mask_bytes:,} bytes"] if tiles.mask_bytes else []
+            parts += [f"bias tables {tiles.bias_bytes:,} bytes"] if tiles.bias_bytes else []
+            lines["memory"] = (
+                f"{self.workspace_bytes:,} bytes at most besides inputs and output ({', '.join(parts)}); "
+                f"all scores would be {self.scores_bytes:,} bytes"
+            )
+        return lines
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name:<12}{text}" for name, text in self.told().items())
 
 
 def make_plan(problem: Problem) -> Plan:

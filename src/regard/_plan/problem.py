@@ -146,7 +146,7 @@ def _parse(
         if d == 0:
             raise ShapeError(f"query has head size 0 (shape {query}), so 1/sqrt(D) has no value: pass scale=")
         scale = 1 / math.sqrt(d)
-    offset = resolve_offset(q_offset, mask, bool(positional_bias), lead, queries, keys)
+    offset = resolve_offset(q_offset, mask, "the bias" if positional_bias else None, lead, queries, keys)
     geometry = Geometry(lead, heads, queries, keys, offset, max(len(query), len(key), len(value)))
     mask.check(geometry)
     if sinks is not None:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable
 from typing import SupportsIndex
 
 import numpy as np
 
 from regard._errors import ShapeError
+from regard._types import as_int
 
 Shape = tuple[int, ...]
 
 
 def as_shape(name: str, shape: Iterable[SupportsIndex]) -> Shape:
     """Return a shape of plain integers: 11.0 would be found in the cache as 11."""
-    try:
-        sizes = tuple(operator.index(size) for size in shape)
-    except TypeError:
-        sizes = (-1,)
-    if min(sizes, default=0) < 0:
-        raise ShapeError(f"{name} has shape {shape!r}; a shape is made of integers, 0 or more")
-    return sizes
+    sizes = []
+    for given in shape:
+        size = as_int(given)
+        if size is None or size < 0:
+            raise ShapeError(f"{name} has shape {shape!r}; a shape is made of integers, 0 or more")
+        sizes.append(size)
+    return tuple(sizes)
 
 
 MAX_AXES = 32  # of NumPy 1

@@ -13,8 +13,6 @@ from ._info import show_info
 from ._plan import PlanRequest, show_plan
 from ._view import DEFAULT_TEXT, DEFAULT_TO, View, show_view
 
-_UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer itself does not name it
-
 
 class _TextCommand(TyperCommand):
     """A command whose argument is a text, which may start with a dash."""
@@ -22,7 +20,7 @@ class _TextCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
-        except _UsageError as error:
+        except Exception as error:  # typer does not name the class of the one that tells of an unknown option
             if hasattr(error, "option_name") and hasattr(error, "message"):
                 error.message += "; a text that starts with - goes after --: regard view -- TEXT"
             raise
@@ -129,7 +127,13 @@ def plan(
     ] = None,
     value: Annotated[str | None, typer.Option(metavar="SHAPE|FILE", help="Value, named.")] = None,
     bias: Annotated[
-        str | None, typer.Option(metavar="SHAPE|FILE", help="Bias: (queries, keys) or of the rank of the scores.")
+        str | None,
+        typer.Option(
+            metavar="SHAPE|FILE|BIAS",
+            help="What is added to the scores: an array, (queries, keys) or of the rank of the scores, or as in "
+            "Python: 'Alibi(8)'. Biases are Alibi(slopes or heads), RelativeBias(table), T5Bias(table, bidirectional=, "
+            "max_distance=), DenseBias('FILE.npy'), under +. A table may be an .npy file: RelativeBias('table.npy').",
+        ),
     ] = None,
     sinks: Annotated[str | None, typer.Option(metavar="SHAPE|FILE", help="Sinks, one per query head.")] = None,
     dtype: Annotated[
@@ -174,7 +178,9 @@ def plan(
     head: Annotated[int, typer.Option(help="Query head that --picture draws, counted from 0.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Say how a call of attention would be computed: engine, tiles, memory. Computes nothing.
+    """Say how a call of attention would be computed: engine, tiles, memory.
+
+    No attention is computed; the mask is evaluated, to count tiles.
 
     Errors are those that the call would raise. For example:
 

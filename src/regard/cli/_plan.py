@@ -17,19 +17,22 @@ from rich.table import Table
 from rich.text import Text
 
 from regard import _runtime
-from regard._arrays import HasShapeAndDType
 from regard._attention.forward import plan
 from regard._errors import AlignmentError, DTypeError, MaskError, RegardError, ShapeError, UnsupportedError
-from regard._plan import Plan
+from regard._libraries import bfloat16
+from regard._plan import Plan, make_plan, make_problem
 from regard._types import FLOAT_DTYPES
 
+from ._bias import parse_bias
 from ._console import text_console
 from ._mask import parse_mask
 from ._npy import Npy, npy_file
 from ._printable import printable
+from ._shell import in_shell
 
 _SHAPE = re.compile(r"[(\[]?\s*-?[0-9]{1,19}(\s*,\s*-?[0-9]{1,19})*\s*,?\s*[)\]]?")
 _INTEGERS = re.compile(r"-?[0-9]{1,19}(\s*,\s*-?[0-9]{1,19})*")
+_ANY_DTYPE = ("bias", "sinks")  # the others have one between them
 _MAX_AXES = 32  # NumPy before 2.0 has no more
 # Tiles are counted one by one: what takes a moment is announced, and what would take hours is not begun.
 _PATIENCE_TILES, _MAX_TILES = 10**6, 10**10
@@ -58,25 +61,37 @@ class PlanRequest:
 
 def show_plan(asked: PlanRequest) -> None:
     """Print the plan of the call that was asked for."""
-    arrays = _arrays(asked)
-    mask = None if asked.mask is None else parse_mask(asked.mask)
-    options = {"mask": mask, "q_offset": _offset(asked.q_offset), "scale": asked.scale, "softcap": asked.softcap}
-    with _runtime.config(num_threads=asked.threads, target=asked.target), _patience(arrays):
-        try:
-            made = plan(**arrays, **options)
-        except RecursionError:
-            raise MaskError("--mask is nested too deeply: combine fewer masks") from None
-        except MemoryError:
-            raise ShapeError(f"{_listed(arrays)} are too many heads or rows for a plan: ask for fewer") from None
+    try:
+        made = _made(asked)
+    except RegardError as error:
+        raise in_shell(error) from None
     picture = _picture(made, asked.head) if asked.picture else None
     if asked.as_json:
-        facts = {**_as_json(made), **({"picture": picture} if picture else {})}
+        facts = {**made.facts(), **({"picture": picture} if picture else {})}
         sys.stdout.write(json.dumps(facts, indent=2) + "\n")
         return
     console = text_console()
     console.print(_table(made))
     if picture:
         console.print(Text(picture), soft_wrap=True)
+
+
+def _made(asked: PlanRequest) -> Plan:
+    call: dict[str, Any] = {
+        **_arrays(asked),
+        "mask": None if asked.mask is None else parse_mask(asked.mask),
+        "q_offset": _offset(asked.q_offset), "scale": asked.scale, "softcap": asked.softcap,
+    }  # fmt: skip
+    with _runtime.config(num_threads=asked.threads, target=asked.target):
+        try:
+            uncounted = make_plan(make_problem(**call))
+            with _patience(uncounted):
+                return plan(**call)
+        except RecursionError:
+            raise MaskError("--mask is nested too deeply: combine fewer masks") from None
+        except MemoryError:
+            shape = call["query"].shape
+            raise ShapeError(f"query {shape} has too many heads or rows for a plan: ask for fewer") from None
 
 
 def _arrays(asked: PlanRequest) -> dict[str, Any]:
@@ -91,23 +106,34 @@ def _arrays(asked: PlanRequest) -> dict[str, Any]:
             if name in named:
                 raise ShapeError(f"{name} was given twice: {named[name]} and --{name} {text}; give one of them")
             named[name] = text
-    named |= {name: text for name, text in (("bias", asked.bias), ("sinks", asked.sinks)) if text is not None}
+    bias = None if asked.bias is None or _is_array(asked.bias) else parse_bias(asked.bias)
+    others = {"bias": None if bias else asked.bias, "sinks": asked.sinks}
+    named |= {name: text for name, text in others.items() if text is not None}
     dtype = None if asked.dtype is None else _dtype(asked.dtype)
     read = {name: _shape_or_file(name, text) for name, text in named.items()}
     files = {name: _of_file(name, given, dtype) for name, given in read.items() if isinstance(given, Npy)}
-    of_shapes = dtype or next((array.dtype for array in files.values()), np.dtype(np.float32))
+    given = [array.dtype for name, array in files.items() if name not in _ANY_DTYPE]
+    of_shapes = dtype or next(iter(given), np.dtype(np.float32))
     made = {name: files.get(name) or _of_shape(name, read[name], of_shapes) for name in read}
     made.setdefault("key", made["query"])
     made.setdefault("value", made["key"])
-    return made
+    return {**made, **({"bias": bias} if bias else {})}
+
+
+def _is_array(text: str) -> bool:
+    """Whether a text is a shape or names a file; what else has parentheses is an expression."""
+    file = text.endswith((".npy", ".npz")) or (("/" in text or "\\" in text) and "(" not in text)
+    return file or _SHAPE.fullmatch(text.strip()) is not None
 
 
 def _shape_or_file(name: str, text: str) -> Npy | tuple[int, ...]:
+    if not _is_array(text):
+        raise ShapeError(
+            f"{name} is {text[:100]!r}; it must be a shape such as 1,8,2048,64, or the name of an .npy file"
+        )
     if _SHAPE.fullmatch(text.strip()):
         return tuple(int(size) for size in re.findall(r"-?[0-9]+", text))
-    if text.endswith((".npy", ".npz")) or "/" in text or "\\" in text:
-        return npy_file(text)
-    raise ShapeError(f"{name} is {text[:100]!r}; it must be a shape such as 1,8,2048,64, or the name of an .npy file")
+    return npy_file(text)
 
 
 @dataclass(frozen=True)
@@ -138,7 +164,7 @@ def _of_file(name: str, file: Npy, dtype: np.dtype[Any] | None) -> _Described:
                 "if they are, say --dtype bfloat16"
             )
         found = dtype
-    if dtype is not None and found.name in FLOAT_DTYPES and found.name != dtype.name and name not in ("bias", "sinks"):
+    if dtype is not None and found.name in FLOAT_DTYPES and found.name != dtype.name and name not in _ANY_DTYPE:
         raise DTypeError(f"{file.path} holds {found.name}, and --dtype says {dtype.name}: leave --dtype out")
     if len(file.shape) > _MAX_AXES:
         raise ShapeError(f"{file.path} has {len(file.shape)} axes; give at most {_MAX_AXES}")
@@ -148,14 +174,7 @@ def _of_file(name: str, file: Npy, dtype: np.dtype[Any] | None) -> _Described:
 def _dtype(name: str) -> np.dtype[Any]:
     if name not in FLOAT_DTYPES:
         raise DTypeError(f"--dtype is {name[:100]!r}; attention computes {', '.join(FLOAT_DTYPES)}")
-    if name == "bfloat16":
-        try:
-            import ml_dtypes
-        except ImportError:
-            raise UnsupportedError("NumPy knows bfloat16 from ml_dtypes only; run `pip install ml-dtypes`") from None
-        known: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return known
-    return np.dtype(name)
+    return bfloat16() if name == "bfloat16" else np.dtype(name)
 
 
 def _offset(text: str | None) -> Any:
@@ -170,29 +189,22 @@ def _offset(text: str | None) -> Any:
     return numbers if len(numbers) > 1 else numbers[0]
 
 
-def _patience(arrays: dict[str, HasShapeAndDType]) -> AbstractContextManager[object]:
+def _patience(uncounted: Plan) -> AbstractContextManager[object]:
     """Announce a count of many tiles, and refuse one that would not end."""
-    query, key = arrays["query"].shape, arrays["key"].shape
-    if min(len(query), len(key)) < 2:  # refused by the plan itself
-        return nullcontext()
-    heads = max(math.prod(array.shape[:-2]) for array in arrays.values())
-    tiles = heads * -(-query[-2] // 64) * -(-key[-2] // 96)
+    tiles = uncounted.most_tiles
     if tiles > _MAX_TILES:
         raise UnsupportedError(
-            f"{_listed(arrays)} make {tiles:.1e} tiles, and a plan counts each, up to {_MAX_TILES:.0e}: ask for one "
-            "batch entry or one head"
+            f"the scores {uncounted.problem.geometry.user_shape} make {tiles:.1e} tiles of {uncounted.block_rows} "
+            f"queries x {uncounted.tile_keys} keys, and a plan counts each, up to {_MAX_TILES:.0e}: ask for one batch "
+            "entry or one head"
         )
     return Console(stderr=True).status(f"counting {tiles:,} tiles") if tiles > _PATIENCE_TILES else nullcontext()
-
-
-def _listed(arrays: dict[str, HasShapeAndDType]) -> str:
-    return ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
 
 
 def _picture(made: Plan, head: int) -> str:
     problem, geometry = made.problem, made.problem.geometry
     if not isinstance(geometry.q_offset, int):
-        raise AlignmentError("--picture draws one batch entry, and q_offset differs between them: give one int")
+        raise AlignmentError("--picture draws one batch entry, and --q-offset differs between them: give one int")
     try:
         return str(
             problem.mask.picture(
@@ -205,55 +217,9 @@ def _picture(made: Plan, head: int) -> str:
 
 
 def _table(made: Plan) -> Table:
-    p, g, tiles = made.problem, made.problem.geometry, made.tiles
-    assert tiles is not None  # plan() counts them
     table = Table(box=box.SIMPLE, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    shared = f", {p.kv_heads} of key and value" if p.kv_heads != g.heads else ""
-    offset = g.q_offset if isinstance(g.q_offset, int) else list(g.q_offset.values)
-    scores = math.prod(g.shape) * (8 if p.dtype == "float64" else 4)
-    every = tiles.visited + tiles.skipped
-    memory = made.threads * made.scratch_bytes + tiles.mask_bytes + tiles.bias_bytes
-    rows = {
-        "scores": f"{g.user_shape}, {g.heads} heads{shared}, D {p.d}, Dv {p.dv}, {p.dtype}",
-        "score map": f"scale {p.scale:.6g}" + (f", softcap {p.softcap:g}" if p.softcap else "")
-        + (", bias" if p.bias else "") + (", sinks" if p.sinks else ""),
-        "mask": f"{p.mask!r}, query 0 at position {offset}",
-        "engine": f"native tiles, {made.target} ({made.why})",
-        "threads": f"{made.threads}, {made.scratch_bytes:,} bytes of scratch each",
-        "tiles": f"{made.block_rows} queries x {made.tile_keys} keys: {tiles.visited:,} of {every:,} visited, "
-        f"{tiles.partial:,} of them masked in part; {tiles.skipped:,} skipped",
-        "memory": f"{memory:,} bytes besides inputs and output, {tiles.mask_bytes:,} of them for the mask; "
-        f"all scores would be {scores:,} bytes",
-    }  # fmt: skip
-    for name, text in rows.items():
+    for name, text in made.told().items():
         table.add_row(name, Text(printable(text)))
     return table
-
-
-def _as_json(made: Plan) -> dict[str, Any]:
-    p, g, tiles = made.problem, made.problem.geometry, made.tiles
-    assert tiles is not None  # plan() counts them
-    return {
-        "scores": list(g.user_shape),
-        "kv_heads": p.kv_heads,
-        "d": p.d,
-        "dv": p.dv,
-        "dtype": p.dtype,
-        "scale": p.scale,
-        "softcap": p.softcap or None,
-        "bias": bool(p.bias),
-        "sinks": p.sinks,
-        "mask": repr(p.mask),
-        "q_offset": g.q_offset if isinstance(g.q_offset, int) else list(g.q_offset.values),
-        "target": made.target,
-        "why": made.why,
-        "threads": made.threads,
-        "scratch_bytes": made.scratch_bytes,
-        "block_rows": made.block_rows,
-        "tile_keys": made.tile_keys,
-        "tiles": {"visited": tiles.visited, "partial": tiles.partial, "skipped": tiles.skipped},
-        "mask_bytes": tiles.mask_bytes,
-        "bias_bytes": tiles.bias_bytes,
-    }

@@ -96,13 +96,18 @@ def show_view(asked: View) -> bool:
     )
     if to_stdout:
         sys.stdout.write(page.html)
-        return agrees
+    else:
+        _write(page, asked, console)
+    return agrees
+
+
+def _write(page: viz.AttentionPage, asked: View, console: Console) -> None:
+    """Write the page to its file, and open it if that was asked for."""
     page.write(asked.output)
     place = Path(asked.output).resolve()
     console.print(Text(f"page: {printable(str(place))}"), soft_wrap=True)
     if asked.open_page and not webbrowser.open(place.as_uri()):
         console.print("no browser could be started: open the page by hand")
-    return agrees
 
 
 def _understand(asked: View, encoder: models.BertEncoder) -> Question:

@@ -1,29 +1,18 @@
-"""What a layer is made of: counts, matrices and their dtype, checked; what goes into it, checked and widened."""
+"""What a layer is made of: heads, matrices and their dtype, checked; what goes into it, checked and widened."""
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 from regard._arrays import Intake, as_input, require_float
 from regard._errors import DTypeError, ShapeError
+from regard._fit import as_size
 from regard._libraries import Library
 from regard._types import Array, score_dtype
 
 _LAYOUT = "weights are (outputs, inputs), as torch's Linear stores them"
-
-
-def as_count(name: str, value: Any) -> int:
-    """Take a number of heads, 1 or more."""
-    try:
-        count = 0 if isinstance(value, bool | np.bool_) else operator.index(value)
-    except TypeError:
-        count = 0
-    if count < 1:
-        raise ShapeError(f"{name} is {value!r}; it must be an integer, 1 or more")
-    return count
 
 
 def as_weights(given: dict[str, Any]) -> dict[str, Array]:
@@ -52,8 +41,8 @@ def _read_only(array: Array) -> Array:
 
 def check_heads(num_heads: Any, num_kv_heads: Any) -> tuple[int, int]:
     """Take the numbers of query heads and kv heads; None stands for as many."""
-    heads = as_count("num_heads", num_heads)
-    kv_heads = heads if num_kv_heads is None else as_count("num_kv_heads", num_kv_heads)
+    heads = as_size("num_heads", num_heads, 1)
+    kv_heads = heads if num_kv_heads is None else as_size("num_kv_heads", num_kv_heads, 1)
     if heads % kv_heads:
         raise ShapeError(
             f"{heads} query heads cannot share {kv_heads} kv heads, {heads} % {kv_heads} = {heads % kv_heads}: "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from regard._errors import AlignmentError, ShapeError
+from regard._errors import ShapeError
 from regard._plan.options import as_mask, as_offset, resolve_offset
 from regard._plan.shapes import broadcast_lead
 from regard._types import Array, IntArray
@@ -18,15 +19,8 @@ Rotary: TypeAlias = Callable[[Array, IntArray], Array]
 def rotate(rotary: Rotary, q: Array, k: Array, mask: Any, q_offset: Any) -> tuple[Array, Array]:
     """Turn query i by position ``q_offset + i`` and key j by position j; both are ``(..., heads, S, D)``."""
     queries, keys = q.shape[-2], k.shape[-2]
-    offset = as_offset(q_offset)
-    if offset is None and queries != keys:
-        raise AlignmentError(
-            f"this layer turns queries and keys by their positions, and {queries} queries can stand among {keys} keys "
-            f'in two ways: pass q_offset="start" (query i at position i) or q_offset="end" (query i at position '
-            f"{keys - queries} + i: the last query at the last key, as when decoding with a cache)"
-        )
     lead = broadcast_lead(q.shape, k.shape, k.shape)
-    first = resolve_offset(offset, as_mask(mask), True, lead, queries, keys)
+    first = resolve_offset(as_offset(q_offset), as_mask(mask), "the layer's rotary", lead, queries, keys)
     start: int | IntArray = first if isinstance(first, int) else first.array()[..., None]
     if not isinstance(start, int):
         q = np.broadcast_to(q, (*lead, *q.shape[-3:]))  # one query may stand elsewhere in each sequence of keys
@@ -42,3 +36,13 @@ def _turned(rotary: Rotary, x: Array, positions: IntArray) -> Array:
             "an array of the shape and dtype that it gets"
         )
     return turned
+
+
+def name_of(rotary: Rotary) -> str:
+    """Name a function, with what `functools.partial` gave it, arrays as dots; an object as it names itself."""
+    if isinstance(rotary, partial):
+        given = [("", value) for value in rotary.args]
+        given += [(f"{name}=", value) for name, value in rotary.keywords.items()]
+        spelled = (f"{name}{'...' if np.ndim(value) else repr(value)}" for name, value in given)
+        return f"{name_of(rotary.func)}({', '.join(spelled)})"
+    return str(getattr(rotary, "__qualname__", None) or repr(rotary))

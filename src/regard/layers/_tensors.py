@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from regard._arrays import as_input
-from regard._errors import ShapeError, UnsupportedError
+from regard._errors import ShapeError, UnsupportedError, listed
 from regard._types import Array
 
 _PARTS = ("query", "key", "value", "output")
@@ -38,12 +38,14 @@ class NamedTensors:
     def take(self, name: str) -> Array:
         """Give a tensor as an array; one that is not there is an error."""
         if name not in self._tensors:
-            found = f"{self._where}: {_listed(self._tensors)}"
+            found = f"{self._where}: {listed(self._tensors, _NAMES_SHOWN)}"
             if not self._tensors:
-                found = f"{self._where}: none, of the names {_listed(self._others)}"
+                found = f"{self._where}: none, of the names {listed(self._others, _NAMES_SHOWN)}"
             raise UnsupportedError(f"there is no tensor {name}; tensors {found}")
         self._read.add(name)
-        return as_array(name, self._tensors[name])
+        tensor = self._tensors[name]
+        # Parameters require grad, and a layer is for inference.
+        return as_input(name, tensor.detach() if hasattr(tensor, "detach") else tensor)
 
     def find(self, name: str) -> Array | None:
         """Give a tensor as an array if it is there."""
@@ -54,32 +56,19 @@ class NamedTensors:
         left = [name for name in self._tensors if name not in self._read and not name.startswith(ignored)]
         if left:
             raise UnsupportedError(
-                f"the layer has no place for {_listed(left)} {self._where}: it would compute something else than "
-                "the model; leave these tensors out if that is what you want"
+                f"the layer has no place for {listed(left, _NAMES_SHOWN)} {self._where}: it would compute something "
+                "else than the model; leave these tensors out if that is what you want"
             )
-
-
-def _listed(names: Iterable[str]) -> str:
-    names = list(names)
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(names[:_NAMES_SHOWN]) + more or "none"
-
-
-def as_array(name: str, tensor: Any) -> Array:
-    """Take a tensor as a NumPy array; torch's are known by what they can do, and its bfloat16 is widened."""
-    if hasattr(tensor, "detach"):
-        tensor = tensor.detach().cpu()
-        tensor = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
-    return as_input(name, tensor)
 
 
 def torch_weights(module: Any, num_heads: int | None, add_zero_attn: bool, prefix: str) -> dict[str, Any]:
     """Read what ``torch.nn.MultiheadAttention`` holds, as arguments of the layer."""
     if hasattr(module, "state_dict"):
-        own = getattr(module, "num_heads", None)
-        if num_heads not in (None, own):
+        own = getattr(module, "num_heads", None)  # a module around the attention does not have it
+        if own is not None and num_heads not in (None, own):
             raise ShapeError(f"num_heads is {num_heads} and the module has {own} heads: leave num_heads out")
-        num_heads, add_zero_attn = own, add_zero_attn or bool(getattr(module, "add_zero_attn", False))
+        num_heads = num_heads if own is None else own
+        add_zero_attn = add_zero_attn or bool(getattr(module, "add_zero_attn", False))
         module = module.state_dict()
     tensors = NamedTensors(module, prefix)
     found = _torch_projections(tensors)

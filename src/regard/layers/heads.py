@@ -6,8 +6,7 @@ from typing import Any
 
 from regard._arrays import as_input
 from regard._errors import ShapeError
-
-from ._checks import as_count
+from regard._fit import as_size
 
 
 def split_heads(x: Any, heads: int) -> Any:
@@ -21,6 +20,11 @@ def split_heads(x: Any, heads: int) -> Any:
         Any dtype and strides; nothing is copied. A torch tensor gives a torch tensor, a JAX array a JAX array.
     heads : int
         1 or more; it divides the last axis.
+
+    Returns
+    -------
+    array, shape ``(..., heads, S, D)``
+        Of x's library and dtype, the same memory.
 
     Raises
     ------
@@ -36,7 +40,7 @@ def split_heads(x: Any, heads: int) -> Any:
            [ 5,  6],
            [ 9, 10]])
     """
-    x, heads = _as_array(x), as_count("heads", heads)
+    x, heads = _as_array(x), as_size("heads", heads, 1)
     shape = tuple(x.shape)
     if len(shape) < 2:
         raise ShapeError(f"x has shape {shape}; it needs at least two axes, (..., S, heads * D)")
@@ -55,7 +59,16 @@ def split_heads(x: Any, heads: int) -> Any:
 def merge_heads(x: Any) -> Any:
     """Put the heads side by side: ``(..., heads, S, D)`` to ``(..., S, heads * D)``, the inverse of `split_heads`.
 
-    A view if the heads of a token lie side by side in memory, as those of `split_heads` do; else a copy.
+    Parameters
+    ----------
+    x : array, shape ``(..., heads, S, D)``
+        Any dtype and strides, of NumPy, torch or JAX.
+
+    Returns
+    -------
+    array, shape ``(..., S, heads * D)``
+        Of x's library and dtype. A view if the heads of a token lie side by side in memory, as those of `split_heads`
+        do; else a copy.
 
     Raises
     ------

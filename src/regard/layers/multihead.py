@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from regard._arrays import as_input
-from regard._attention.forward import Aux, ForwardResult, attention_forward
+from regard._attention.forward import ForwardResult, attention_forward
 from regard._attention.weights import Weights
 from regard._plan.options import as_scale, as_softcap, refuse_unknown
 from regard._types import Array
 from regard.biases import as_bias
-from regard.state import AttentionState, merge_states
+from regard.state import join, share_out
 
 from ._checks import as_weights, check_heads, check_weights, take_inputs
 from ._result import JoinedWeights, MultiHeadResult
-from ._rotary import Rotary, rotate
+from ._rotary import Rotary, name_of, rotate
 from ._tensors import bert_weights, llama_weights, torch_weights
 from .heads import merge_heads, split_heads
 
@@ -135,11 +135,15 @@ class MultiHeadAttention:
         module : torch.nn.MultiheadAttention, or mapping of names to tensors
             The module or its state dict; tensors of torch, or arrays. On the CPU, float32 and float64 memory is shared.
         num_heads : int
-            Needed for a state dict, which does not hold it.
+            Needed for a state dict, and for a module around the attention, which do not hold it.
         add_zero_attn : bool
             As the module was made; for a state dict, which does not hold it.
         prefix : str
-            For a state dict: what stands before the names, such as ``"encoder.layers.0.self_attn"``.
+            What stands before the names, such as ``"self_attn"`` in a ``torch.nn.TransformerEncoderLayer``.
+
+        Returns
+        -------
+        MultiHeadAttention
 
         Raises
         ------
@@ -160,11 +164,26 @@ class MultiHeadAttention:
             ``{prefix}.self.query.weight``, ``.self.key``, ``.self.value``, ``.output.dense``, and their biases.
         prefix : str
             Such as ``"encoder.layer.0.attention"``.
+        num_heads : int
+            ``num_attention_heads`` in the model's configuration.
+
+        Returns
+        -------
+        MultiHeadAttention
 
         Raises
         ------
         UnsupportedError, ShapeError, DTypeError
             As for `from_torch`.
+
+        Examples
+        --------
+        >>> import numpy as np, regard as rg
+        >>> names = ("self.query", "self.key", "self.value", "output.dense")
+        >>> tensors = {f"attention.{name}.weight": np.eye(6) for name in names}
+        >>> tensors |= {f"attention.{name}.bias": np.zeros(6) for name in names}
+        >>> rg.MultiHeadAttention.from_bert(tensors, "attention", num_heads=2)
+        MultiHeadAttention(2 heads of 3; query 6, key 6, value 6 -> 6; float64)
         """
         return cls(**bert_weights(tensors, prefix), num_heads=num_heads)
 
@@ -186,13 +205,30 @@ class MultiHeadAttention:
             ``{prefix}.q_proj.weight``, ``.k_proj``, ``.v_proj``, ``.o_proj``.
         prefix : str
             Such as ``"model.layers.0.self_attn"``.
+        num_heads : int
+            ``num_attention_heads`` in the model's configuration.
+        num_kv_heads : int, optional
+            ``num_key_value_heads`` there, by default as many.
         rotary : callable or None
             The tensors do not hold the positions' rule: it must be said, None for none.
+
+        Returns
+        -------
+        MultiHeadAttention
 
         Raises
         ------
         UnsupportedError, ShapeError, DTypeError
             As for `from_torch`; tensors of a norm of q and k (Qwen3, Gemma 3) are refused.
+
+        Examples
+        --------
+        >>> import numpy as np, regard as rg
+        >>> shapes = {"q_proj": (8, 6), "k_proj": (4, 6), "v_proj": (4, 6), "o_proj": (6, 8)}
+        >>> tensors = {f"self_attn.{name}.weight": np.ones(shape) for name, shape in shapes.items()}
+        >>> rg.MultiHeadAttention.from_llama(
+        ...     tensors, "self_attn", num_heads=4, num_kv_heads=2, rotary=rg.rotary_embedding)
+        MultiHeadAttention(4 heads of 2, 2 kv heads; query 6, key 6, value 6 -> 6; float64; rotary rotary_embedding)
         """
         return cls(**llama_weights(tensors, prefix), num_heads=num_heads, num_kv_heads=num_kv_heads, rotary=rotary)
 
@@ -246,7 +282,12 @@ class MultiHeadAttention:
     ) -> MultiHeadResult:
         """Attend as a call of the layer does, and keep each head's part: weights on demand, logsumexp, q, k and v.
 
-        Parameters, shapes and errors are those of the call; ``out`` has the same bits.
+        Parameters, shapes and errors are those of the call.
+
+        Returns
+        -------
+        regard.layers.MultiHeadResult
+            ``.out`` has the bits of the call; ``.weights`` are computed when indexed.
         """
         _refuse(unknown)
         key = query if key is None and value is None else key
@@ -277,18 +318,17 @@ class MultiHeadAttention:
         if self.extra_key is None or self.extra_value is None:
             found = attention_forward(q, k, v, sinks=self.sinks, **self._score, **options)
             return found.out, found.lse, found.weights, found
-        # No mask has a column for the extra keys: they are a part of their own, and the parts are merged.
-        aux = Aux(state=True)
-        found = attention_forward(q, k, v, aux=aux, **self._score, **options)
+        # No mask has a column for the extra keys: they are a part of their own, and the parts are joined.
+        found = attention_forward(q, k, v, **self._score, **options)
         extra_k, extra_v = self._split_kv(self.extra_key), self._split_kv(self.extra_value)
         still = np.broadcast_to(still, (*found.out.shape[:-3], *still.shape[-3:]))
-        extra = attention_forward(still, extra_k, extra_v, aux=aux, **self._score)
-        keys = merge_states(found.state, extra.state)
-        if self.sinks is None:
-            return keys.out, keys.lse, JoinedWeights([found, extra], keys.lse), found
-        sinks = np.broadcast_to(self.sinks[:, None], keys.lse.shape)
-        everything = merge_states(keys, AttentionState(np.zeros_like(keys.out), sinks))  # a sink's value is 0
-        return everything.out, keys.lse, JoinedWeights([found, extra], everything.lse), found
+        parts = found, attention_forward(still, extra_k, extra_v, **self._score)
+        shares, lse = share_out(*_row_stats(parts))
+        if self.sinks is not None:
+            shares = shares * _share_of_keys(lse, self.sinks[:, None])
+        shares, lse = (x.astype(found.out.dtype, copy=False) for x in (shares, lse))
+        out = join([part.out for part in parts], shares, np.empty_like(found.out))
+        return out, lse, JoinedWeights([part.weights for part in parts], shares), found
 
     @property
     def _score(self) -> dict[str, Any]:
@@ -308,9 +348,25 @@ class MultiHeadAttention:
         text = f"{', '.join(parts)}; query {query}, key {key}, value {value} -> {len(self.output_weight)}"
         text += f"; {self.query_weight.dtype}"
         text += "" if self.extra_key is None else f"; extra keys: {len(self.extra_key)}"
-        for name in ("scale", "softcap", "rotary"):
+        for name in ("scale", "softcap"):
             text += "" if getattr(self, name) is None else f"; {name} {getattr(self, name)!r}"
+        text += "" if self.rotary is None else f"; rotary {name_of(self.rotary)}"
         return f"MultiHeadAttention({text}{'' if self.sinks is None else '; sinks'})"
+
+
+def _row_stats(parts: Sequence[ForwardResult]) -> tuple[Array, Array]:
+    """Peak and sum of each row's scores in each part, in float64, whose logsumexp a sink can be measured from."""
+    stats = zip(*(part.weights.row_stats for part in parts), strict=True)
+    peaks, sums = (np.stack(stat).astype(np.float64) for stat in stats)
+    # A row whose kept scores are all -inf, in every part, has sum 0, as an empty one has, but no logsumexp.
+    return peaks, np.where((sums == 0).all(axis=0) & np.isnan([part.lse for part in parts]), np.nan, sums)
+
+
+def _share_of_keys(lse: Array, sinks: Array) -> Array:
+    """Give what sinks leave to the keys, sigmoid(lse − sink); a row without keys has nothing to leave."""
+    with np.errstate(all="ignore"):
+        share: Array = np.where(lse == -np.inf, 1, 1 / (1 + np.exp(sinks - lse)))
+        return share
 
 
 def _project(x: Array, weight: Array, bias: Array | None) -> Array:

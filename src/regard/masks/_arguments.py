@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from regard._errors import MaskError
-from regard._types import IntArray
+from regard._errors import DTypeError, MaskError
+from regard._libraries import as_numpy
+from regard._types import Array, IntArray, as_int
 
 
-def as_int(value: object) -> int | None:
-    """Take an integer of any type but bool; None for anything else."""
+def as_array(name: str, value: object) -> Array:
+    """View an array of any library, or take lists; raise MaskError for what is no array, or one that is masked."""
     try:
-        return None if isinstance(value, bool | np.bool_) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return None
+        return as_numpy(name, value)
+    except DTypeError as error:
+        raise MaskError(str(error)) from None
 
 
 def positive(leaf: str, name: str, value: object, way: str) -> int:
@@ -40,10 +40,3 @@ def frozen(copy: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Make a copy of our own read-only."""
     copy.flags.writeable = False
     return copy
-
-
-def fits_lead(shape: tuple[int, ...], lead: tuple[int, ...]) -> bool:
-    """Whether values, one per batch entry, broadcast to the leading axes of the scores."""
-    return len(shape) <= len(lead) and all(
-        size in (1, full) for size, full in zip(reversed(shape), reversed(lead), strict=False)
-    )

@@ -13,15 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from regard._errors import MaskError, ShapeError
-from regard._types import Array, BoolArray, Geometry, IntArray, Offsets
+from regard._fit import as_geometry, as_size
+from regard._types import BoolArray, Geometry, IntArray
 
-from ._evaluate import as_geometry, as_size, chunks, indices
+from ._evaluate import chunks, indices
 from ._expression import Bounds, Expression
 from ._picture import Picture, draw
 from ._spans import RowSpans
 
-# What is larger is not hashed at every call, nor kept alive by a cache.
-MAX_CACHED_BYTES = 1 << 16
 # Arrays of up to so many elements are spelled out in a repr, which then gives the mask back.
 _SPELLED = 64
 
@@ -183,8 +182,8 @@ class ArrayLeaf(Mask):
         """What the class makes an equal mask from."""
 
     @property
-    def cacheable(self) -> bool:
-        return sum(np.asarray(argument).nbytes for argument in self.arguments) <= MAX_CACHED_BYTES
+    def held_bytes(self) -> float:
+        return sum(np.asarray(argument).nbytes for argument in self.arguments)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ArrayLeaf) or type(other) is not type(self):
@@ -202,21 +201,6 @@ class ArrayLeaf(Mask):
     def __reduce__(self) -> tuple[type[ArrayLeaf], tuple[Any, ...]]:
         # NumPy's pickle forgets that an array is read-only.
         return type(self), self.arguments
-
-
-def with_axes(values: Array, ndim: int) -> Array:
-    """View an array with so many axes, the missing ones in front and of size 1."""
-    return values[(None,) * (ndim - values.ndim)]
-
-
-def positions(geometry: Geometry, rows: IntArray) -> IntArray:
-    """Give the absolute positions of query indices, with all axes of the scores: ``(*lead, 1, rows, 1)``.
-
-    Leading axes along which the offset does not differ have size 1.
-    """
-    offset = geometry.q_offset
-    start = offset.array() if isinstance(offset, Offsets) else np.array(offset, np.int64)
-    return with_axes(start[..., None, None, None], len(geometry.lead) + 3) + rows[:, None]
 
 
 def _spelled(argument: Any) -> str:

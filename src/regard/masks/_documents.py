@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from regard._errors import MaskError
-from regard._types import Array, BoolArray, Geometry, IntArray
+from regard._fit import fits_lead
+from regard._types import Array, BoolArray, Geometry, IntArray, with_axes
 
-from ._arguments import as_int64, fits_lead, frozen
-from ._base import ArrayLeaf, with_axes
+from ._arguments import as_array, as_int64, frozen
+from ._base import ArrayLeaf
 from ._spans import RowSpans, runs_of
 from ._tables import as_bool
 
@@ -43,7 +44,7 @@ class KeyLengths(ArrayLeaf):
     n: IntArray
 
     def __init__(self, n: npt.ArrayLike) -> None:
-        given = np.asarray(n)
+        given = as_array("n", n)
         refusal = (
             "KeyLengths takes integers, one length per batch entry; "
             f"got dtype {given.dtype}, shape {given.shape}; for whole floats write np.asarray(n, int), "
@@ -102,7 +103,7 @@ class KeyPadding(ArrayLeaf):
     kept: BoolArray
 
     def __init__(self, kept: npt.ArrayLike) -> None:
-        given = as_bool("KeyPadding", kept)
+        given = as_bool("KeyPadding", "kept", kept)
         if not given.ndim:
             raise MaskError(f"KeyPadding({kept!r}) takes a bool for each key, of shape (Skv,) or (*lead, Skv)")
         object.__setattr__(self, "kept", frozen(given.copy()))
@@ -127,7 +128,7 @@ class KeyPadding(ArrayLeaf):
         >>> KeyPadding.from_torch([[False, True], [False, False]])
         KeyPadding([[True, False], [True, True]])
         """
-        given = np.asarray(key_padding_mask)
+        given = as_array("key_padding_mask", key_padding_mask)
         if given.dtype == np.bool_:
             return cls(~given)
         ignored = given == -np.inf if given.dtype.kind == "f" else None
@@ -272,7 +273,7 @@ def _over_heads(values: Array, geometry: Geometry) -> Array:
 
 
 def _ids(name: str, values: npt.ArrayLike, size: str) -> IntArray:
-    given = np.asarray(values)
+    given = as_array(name, values)
     refusal = (
         f"Documents takes integers as {name}, of shape ({size},) or (*lead, {size}); "
         f"got dtype {given.dtype}, shape {given.shape}; for names write np.unique(names, return_inverse=True)[1]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import TypeAlias
 
 from regard._types import BoolArray, Geometry, IntArray
@@ -10,6 +11,9 @@ from regard._types import BoolArray, Geometry, IntArray
 from ._spans import RowSpans
 
 Bounds: TypeAlias = tuple[RowSpans, RowSpans]
+
+# What is larger is not hashed at every call, nor kept alive by a cache.
+MAX_CACHED_BYTES = 1 << 16
 
 
 class Expression(ABC):
@@ -26,9 +30,15 @@ class Expression(ABC):
         return any(part.positional for part in self.parts)
 
     @property
+    def held_bytes(self) -> float:
+        """Size of the arrays that the mask holds; infinite where what it keeps may change."""
+        apart = {id(part): part for part in self.parts}  # one mask may serve many heads
+        return sum(part.held_bytes for part in apart.values())
+
+    @cached_property
     def cacheable(self) -> bool:
-        """Whether equal masks keep equal keys for good, so that what was lowered may be used again."""
-        return all(part.cacheable for part in self.parts)
+        """Whether equal masks keep equal keys for good and are small, so that what was lowered may be used again."""
+        return self.held_bytes <= MAX_CACHED_BYTES
 
     @property
     def heads(self) -> int | None:

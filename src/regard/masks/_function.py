@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard._errors import MaskError
-from regard._types import Array, BoolArray, Geometry, IntArray
+from regard._types import Array, BoolArray, Geometry, IntArray, positions, with_axes
 
-from ._base import Mask, positions, with_axes
+from ._base import Mask
 
 PairFunction = Callable[[IntArray, IntArray, IntArray, IntArray], BoolArray]
 
@@ -37,8 +37,8 @@ class Function(Mask):
         return True
 
     @property
-    def cacheable(self) -> bool:
-        return False
+    def held_bytes(self) -> float:
+        return math.inf
 
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         lead, heads = geometry.lead, geometry.heads

@@ -50,16 +50,16 @@ class Band:
 
 
 def lower(
-    mask: Expression | None, geometry: Geometry, rows: slice | None = None, band_rows: int = BAND_ROWS
+    mask: Expression, geometry: Geometry, rows: slice | None = None, band_rows: int = BAND_ROWS
 ) -> Iterator[Band]:
     """Cut the query rows, all or ``rows``, into bands in order, without gaps; the mask was checked before.
 
     A band has up to ``band_rows`` rows, or all of them if they agree, and up to MAX_BAND_BYTES of data, or one row.
     """
     start, stop = (0, geometry.queries) if rows is None else (rows.start, rows.stop)
-    if mask is None or geometry.keys == 0:  # without keys all masks are equal
+    if geometry.keys == 0:  # without keys all masks are equal
         if start < stop:
-            yield _of_spans(slice(start, stop), RowSpans.alike(geometry, geometry.keys))
+            yield _of_spans(slice(start, stop), RowSpans.alike(geometry, 0))
         return
     while start < stop:
         band = _band(mask, geometry, slice(start, stop), band_rows)
@@ -87,10 +87,11 @@ def _closed(mask: Expression, geometry: Geometry, rows: slice, planes: int) -> B
     pieces: list[RowSpans] = []
     at, width, step = rows.start, 1, piece_rows(planes)
     while at < rows.stop:
-        piece = mask.spans(geometry, slice(at, min(at + step, rows.stop)))
-        if piece is None or piece.width > MAX_SPANS:
+        end = min(at + step, rows.stop)
+        piece, _ = mask.bounds(geometry, slice(at, end))  # both are the spans
+        if piece.width > MAX_SPANS:
             return None
-        width, end = max(width, piece.width), min(at + step, rows.stop)
+        width = max(width, piece.width)
         if pieces and (end - rows.start) * planes * width * 16 > MAX_BAND_BYTES:
             break
         pieces.append(piece)

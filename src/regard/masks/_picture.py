@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from regard._fit import as_size
 from regard._types import Geometry, IntArray
 
 from ._arguments import frozen
-from ._evaluate import as_size
 from ._expression import Expression
 from ._grid import Grid, borders_of, gather, judge
 from ._lower import lower

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from regard._errors import MaskError
-from regard._types import BoolArray, Geometry, IntArray
+from regard._types import BoolArray, Geometry, IntArray, as_int, positions
 
-from ._arguments import as_int, positive
-from ._base import Mask, positions
+from ._arguments import positive
+from ._base import Mask
 from ._spans import RowSpans
 
 # Stands for anything larger: beyond any difference of a position and a key, and a key + _FAR still fits int64.

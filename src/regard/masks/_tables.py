@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,15 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from regard._errors import MaskError
-from regard._fit import misfit
-from regard._types import BoolArray, Geometry, IntArray
+from regard._fit import fits_lead, misfit
+from regard._libraries import of_ml_dtypes
+from regard._types import BoolArray, Geometry, IntArray, as_int, with_axes
 
-from ._arguments import as_int, fits_lead, frozen
-from ._base import ArrayLeaf, Mask, with_axes
+from ._arguments import as_array, frozen
+from ._base import ArrayLeaf, Mask
 from ._spans import RowSpans, runs_of
-
-# ml_dtypes registers bfloat16 and its kin as V.
-_FLOAT_KINDS = "fV"
 
 
 def _run(index: IntArray) -> IntArray | slice:
@@ -53,14 +52,14 @@ class Dense(Mask):
     array: BoolArray
 
     def __init__(self, array: npt.ArrayLike) -> None:
-        object.__setattr__(self, "array", as_bool("Dense", array))
+        object.__setattr__(self, "array", as_bool("Dense", "array", array))
 
     def __repr__(self) -> str:
         return f"Dense(<bool {self.array.shape}>)"
 
     @property
-    def cacheable(self) -> bool:
-        return False
+    def held_bytes(self) -> float:
+        return math.inf
 
     def check(self, geometry: Geometry) -> None:
         message = misfit("mask", self.array.shape, geometry)
@@ -115,7 +114,7 @@ class Blocks(ArrayLeaf):
     block: tuple[int, int]
 
     def __init__(self, array: npt.ArrayLike, block: int | tuple[int, int]) -> None:
-        object.__setattr__(self, "array", frozen(as_bool("Blocks", array).copy()))
+        object.__setattr__(self, "array", frozen(as_bool("Blocks", "array", array).copy()))
         object.__setattr__(self, "block", _as_block(block))
 
     @property
@@ -161,13 +160,14 @@ def _as_block(block: object) -> tuple[int, int]:
     return sizes
 
 
-def as_bool(leaf: str, array: object) -> BoolArray:
+def as_bool(leaf: str, name: str, array: object) -> BoolArray:
     """Take a bool array; tell what anything else may have been meant for."""
-    given = np.asarray(array)
-    if given.dtype == np.bool_ or (not given.size and not isinstance(array, np.ndarray)):
-        return given.astype(np.bool_, copy=False)
     if isinstance(array, Mask):
         raise MaskError(f"{array} is a mask already; {leaf}() is for bool arrays")
+    given = as_array(name, array)
+    if given.dtype == np.bool_ or (not given.size and isinstance(array, list | tuple)):
+        return given.astype(np.bool_, copy=False)
     fact = f"a mask is bool, True = may attend; got dtype {given.dtype} and shape {given.shape}"
-    bias = "a bias is float and is added: pass it as bias=; " if given.dtype.kind in _FLOAT_KINDS else ""
+    is_float = given.dtype.kind == "f" or of_ml_dtypes(given.dtype)
+    bias = "a bias is float and is added: pass it as bias=; " if is_float else ""
     raise MaskError(f"{fact}; {bias}for 0/1 write mask.astype(bool), and ~mask.astype(bool) where 1 means masked out")

@@ -2,7 +2,6 @@
 
 from ._folder import ModelError as ModelError
 from ._folder import default_model_folder as default_model_folder
-from .bert import Attended as Attended
 from .bert import BertEncoder as BertEncoder
 from .bert import Trace as Trace
 from .bert import load as load

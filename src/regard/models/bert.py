@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard._attention.forward import ForwardResult
 from regard._errors import ShapeError, UnsupportedError
 from regard._types import IntArray
-from regard.layers import MultiHeadAttention
+from regard.layers import MultiHeadAttention, MultiHeadResult
 
 from ._folder import ModelError, model_file, read_json, shown
 from .tokens import Encoded, Tokenizer, Word
@@ -41,16 +41,6 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Attended:
-    """One layer's attention: what went in, ``(heads, S, width / heads)`` each, and regard's result."""
-
-    query: FloatArray
-    key: FloatArray
-    value: FloatArray
-    result: ForwardResult
-
-
-@dataclass(frozen=True)
 class Trace:
     """All that happened in one forward pass.
 
@@ -59,15 +49,16 @@ class Trace:
     hidden
         The embeddings' output and each layer's, ``(S, width)`` each.
     attention
-        The attention of each layer; ``attention[layer].result.weights[head]`` computes one head's weights.
+        What `regard.MultiHeadAttention.forward` gave in each layer; ``attention[layer].weights[head]`` computes one
+        head's weights.
     """
 
     hidden: tuple[FloatArray, ...]
-    attention: tuple[Attended, ...]
+    attention: tuple[MultiHeadResult, ...]
 
     def weights(self) -> FloatArray:
         """Attention weights of every head, ``(layers, heads, S, S)``, from query (row) to key (column)."""
-        return np.stack([layer.result.weights[...] for layer in self.attention])
+        return np.stack([layer.weights[...] for layer in self.attention])
 
 
 @dataclass(frozen=True)
@@ -100,11 +91,11 @@ class _Layer:
     narrow: _Dense
     norm: _Norm
 
-    def __call__(self, x: FloatArray) -> tuple[FloatArray, Attended]:
+    def __call__(self, x: FloatArray) -> tuple[FloatArray, MultiHeadResult]:
         mixed = self.attention.forward(x)
         x = self.mix_norm(x + mixed.out)
         x = self.norm(x + self.narrow(gelu(self.widen(x))))
-        return x, Attended(mixed.query, mixed.key, mixed.value, mixed.attention)
+        return x, mixed
 
 
 class BertEncoder:
@@ -152,9 +143,9 @@ class BertEncoder:
             x = self._norm(self._word[checked] + self._position[: checked.size] + self._type)
             hidden, attention = [x], []
             for layer in self._layers:
-                x, attended = layer(x)
+                x, mixed = layer(x)
                 hidden.append(x)
-                attention.append(attended)
+                attention.append(mixed)
         wrong = [index for index, x in enumerate(hidden) if not np.isfinite(x).all()]
         if wrong:
             place = f"layer {wrong[0] - 1}" if wrong[0] else "the embeddings"
@@ -199,11 +190,11 @@ class _Reader:
         return _Norm(weight, bias, self.config.eps)
 
     def attention(self, name: str) -> MultiHeadAttention:
-        width = self.config.width
+        width, take = self.config.width, self.weights.take
         tensors: dict[str, FloatArray] = {}
         for part in ("self.query", "self.key", "self.value", "output.dense"):
-            dense = self.dense(f"{name}.{part}", width, width)
-            tensors |= {f"{part}.weight": dense.weight, f"{part}.bias": dense.bias}
+            tensors[f"{part}.weight"] = take(f"{name}.{part}.weight", width, width)
+            tensors[f"{part}.bias"] = take(f"{name}.{part}.bias", width)
         return MultiHeadAttention.from_bert(tensors, "", num_heads=self.config.heads)
 
     def layer(self, name: str) -> _Layer:
@@ -240,29 +231,8 @@ def load(folder: str | PathLike[str]) -> BertEncoder:
 
 def _read_config(path: Path) -> Config:
     found = read_json(path)
-    expected = {
-        "model_type": "bert",
-        "hidden_act": "gelu",
-        "position_embedding_type": "absolute",
-        "is_decoder": False,
-    }
-    defaults = {"position_embedding_type": "absolute", "is_decoder": False}
-    for name, value in expected.items():
-        has = found.get(name, defaults.get(name))
-        if has != value:
-            raise UnsupportedError(
-                f"{path} says {name} = {shown(has)}; only BERT encoders with {name} = {value!r} are supported"
-            )
-
-    def number(name: str, kind: type = int) -> Any:
-        value: Any = found.get(name)
-        if type(value) not in (int, kind) or not 0 < value <= _LARGEST[kind]:  # no NaN is between them
-            raise ModelError(
-                f"{path} says {name} = {shown(value)}; it must be a positive {kind.__name__}, "
-                f"at most {_LARGEST[kind]:.4g}"
-            )
-        return value
-
+    _require_bert(path, found)
+    number = partial(_number, path, found)
     config = Config(
         vocabulary=number("vocab_size"),
         positions=number("max_position_embeddings"),
@@ -279,6 +249,33 @@ def _read_config(path: Path) -> Config:
             "num_attention_heads must divide hidden_size"
         )
     return config
+
+
+def _require_bert(path: Path, found: dict[str, Any]) -> None:
+    """Raise UnsupportedError for a model that computes something else than this module."""
+    expected = {
+        "model_type": "bert",
+        "hidden_act": "gelu",
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+    }
+    defaults = {"position_embedding_type": "absolute", "is_decoder": False}
+    for name, value in expected.items():
+        has = found.get(name, defaults.get(name))
+        if has != value:
+            raise UnsupportedError(
+                f"{path} says {name} = {shown(has)}; only BERT encoders with {name} = {value!r} are supported"
+            )
+
+
+def _number(path: Path, found: dict[str, Any], name: str, kind: type = int) -> Any:
+    """Take a positive number of a kind that is not too large for what it is."""
+    value: Any = found.get(name)
+    if type(value) not in (int, kind) or not 0 < value <= _LARGEST[kind]:  # no NaN is between them
+        raise ModelError(
+            f"{path} says {name} = {shown(value)}; it must be a positive {kind.__name__}, at most {_LARGEST[kind]:.4g}"
+        )
+    return value
 
 
 # Sizes are int64 in NumPy, and what is added to a variance is a float32.

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard import reference
+from regard.layers import MultiHeadResult
 from regard.numerics import forward_bounds
 
-from .bert import Attended, Trace
+from .bert import Trace
 
 _TINY = 1e-30
 
@@ -52,14 +53,14 @@ def against_reference(trace: Trace) -> Comparison:
     return Comparison(heads, *largest.tolist())
 
 
-def _differences(layer: Attended) -> tuple[float, float, float, float, float]:
-    query, key, value, got = layer.query, layer.key, layer.value, layer.result
+def _differences(layer: MultiHeadResult) -> tuple[float, float, float, float, float]:
+    query, key, value, plan = layer.query, layer.key, layer.value, layer.attention.plan
     exact = reference.attention_forward(query, key, value)
     bounds = forward_bounds(
         query, key, value, exact.weights,
-        scale=got.plan.problem.scale, tile_keys=got.plan.tile_keys, random_walk=False,
+        scale=plan.problem.scale, tile_keys=plan.tile_keys, random_walk=False,
     )  # fmt: skip
-    out, weights = np.abs(got.out - exact.out), np.abs(got.weights[...] - exact.weights)
+    out, weights = np.abs(layer.heads - exact.out), np.abs(layer.weights[...] - exact.weights)
     share, tiny = weights / bounds.weights, exact.weights <= _TINY
     return (
         out.max(),

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard._errors import RegardError
+from regard._errors import RegardError, listed
 from regard._types import BoolArray, IntArray
 
 from ._folder import ModelError, missing_extra, read_whole
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as RawTokenizer
+
+_WORDS_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,8 @@ class Tokenizer:
             name, occurrence = numbered[1], int(numbered[2])
             places = self._places(encoded, name)
         if not places:
-            raise RegardError(f"the text has no word {name!r}; its words: {_listed(encoded.written_words())}")
+            words = listed(encoded.written_words(), _WORDS_SHOWN)
+            raise RegardError(f"the text has no word {name!r}; its words: {words}")
         if not 1 <= occurrence <= len(places):
             times = "1 time" if len(places) == 1 else f"{len(places)} times"
             raise RegardError(f"there is no {name}#{occurrence}: the text has {name!r} {times}, counted from 1")
@@ -202,9 +205,3 @@ def _without_punctuation(word: str) -> str:
         if character not in string.punctuation and unicodedata.category(character)[0] != "P"
     ]
     return word[inside[0] : inside[-1] + 1] if inside else ""
-
-
-def _listed(words: list[str], limit: int = 40) -> str:
-    once = list(dict.fromkeys(words))
-    rest = len(once) - limit
-    return (", ".join(once[:limit]) or "none") + (f" and {rest} more" if rest > 0 else "")

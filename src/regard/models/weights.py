@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -12,21 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from regard._errors import ShapeError, UnsupportedError
+from regard._libraries import bfloat16
 
 from ._folder import ModelError, missing_extra, read_whole, shown
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 
 
-def _bfloat16(raw: bytes) -> FloatArray:
-    """Widen bfloat16, which is the upper half of a float32."""
-    return (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32)
-
-
-_AS_FLOAT32 = {
+_AS_FLOAT32: dict[str, Callable[[bytes], FloatArray]] = {
     "F32": lambda raw: np.frombuffer(raw, "<f4"),
     "F16": lambda raw: np.frombuffer(raw, "<f2").astype(np.float32),
-    "BF16": _bfloat16,
+    "BF16": lambda raw: np.frombuffer(raw, bfloat16()).astype(np.float32),
 }
 
 

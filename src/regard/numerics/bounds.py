@@ -14,10 +14,10 @@ maximum, sum and output with unit roundoff u, in T tiles of B keys, and stores i
 
 where s' is the score before the bias b; the bracket is the softcap's tanh. Of several biases |b| is the sum of their
 sizes, and each but the last adds u times the score that it makes. :math:`c_n` counts B products of a tile, a rescale
-and an add per tile and one division, :math:`c_d` the D products of a score: worst case :math:`c_d = D, c_n = B + 2T + 3`;
-for rounding errors of random sign their square roots (Higham & Mary 2019). :math:`\eta` is what a weight flushed below
-:math:`e^{-87}` (:math:`e^{-708}` in float64) can lose, and the smallest number. A sink multiplies weights and output by
-:math:`\sigma(L - \text{sink})`, whose relative error is at most that of :math:`e^L` and two roundings.
+and an add per tile and one division, :math:`c_d` the D products of a score: worst case :math:`c_d = D, c_n = B + 2T +
+3`; for rounding errors of random sign their square roots (Higham & Mary 2019). :math:`\eta` is what a weight flushed
+below :math:`e^{-87}` (:math:`e^{-708}` in float64) can lose, and the smallest number. A sink multiplies weights and
+output by :math:`\sigma(L - \text{sink})`, whose relative error is at most that of :math:`e^L` and two roundings.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def forward_bounds(
     value: Array,
     weights: Array,
     *,
+    share: Array | None = None,
     scale: float,
     tile_keys: int,
     biases: Sequence[Array] = (),
@@ -67,7 +68,9 @@ def forward_bounds(
     query, key, value : array
         ``(..., Sq, D)``, ``(..., Skv, D)``, ``(..., Skv, Dv)``, leading axes equal or 1; finite.
     weights : array, shape ``(..., Sq, Skv)``
-        Exact attention weights; 0 where masked. Rows sum to 1, or to what a sink leaves.
+        Exact attention weights without any sink; 0 where masked. Rows sum to 1.
+    share : array, shape ``(..., Sq)``, optional
+        What a sink leaves to the keys: sigmoid(lse − sink). Default 1.
     scale, softcap : float
         The factor of q · k, and the cap of the scores (0: none).
     biases : sequence of arrays
@@ -87,15 +90,14 @@ def forward_bounds(
     >>> bounds.out.shape, bool(bounds.out.max() < 1e-6)
     ((1, 2), True)
     """
-    q, k, v, W = (np.asarray(x, np.float64) for x in (query, key, value, weights))
+    q, k, v, P = (np.asarray(x, np.float64) for x in (query, key, value, weights))
+    left = np.ones((1, 1)) if share is None else np.asarray(share, np.float64)[..., None]
     unit, _ = _STORED[score_dtype(dtype).name]
     lost = math.exp(-708 if dtype == "float64" else -87)
     keys, tiles = k.shape[-2], math.ceil(k.shape[-2] / tile_keys)
     c_d, c_n = q.shape[-1], min(tile_keys, keys) + 2 * tiles + 3
     if random_walk:
         c_d, c_n = math.sqrt(c_d), math.sqrt(c_n)
-    share = W.sum(axis=-1, keepdims=True)
-    P = W / np.where(share > 0, share, 1)
     a = abs(scale) * (np.abs(q) @ np.swapaxes(np.abs(k), -1, -2))
     s, peak, moved = _scores(q, k, P, scale, biases, softcap, unit)
     moved = P * (moved + c_d * unit * a)  # P |δs|
@@ -103,11 +105,11 @@ def forward_bounds(
         lse = peak[..., 0] + np.log(np.exp(np.where(P > 0, s - peak, -np.inf)).sum(axis=-1))
     lse_bound = moved.sum(axis=-1) + c_n * unit + unit * np.abs(np.where(np.isfinite(lse), lse, 0))
     relative = (lse_bound + 2 * unit)[..., None]  # of the sink's factor
-    bound = share * (_spread(moved, P, v) + c_n * unit * (P @ np.abs(v)) + np.abs(P @ v) * relative * (1 - share))
+    bound = left * (_spread(moved, P, v) + c_n * unit * (P @ np.abs(v)) + np.abs(P @ v) * relative * (1 - left))
     stored_unit, tiny = _STORED[dtype]
-    bound += stored_unit * (np.abs(W @ v) + bound)
+    bound += stored_unit * (left * np.abs(P @ v) + bound)
     bound += keys * lost * np.max(np.abs(v), axis=-2, keepdims=True, initial=0) + max(keys * unit * tiny, tiny)
-    return Bounds(bound, lse_bound, share * moved + W * (lse_bound[..., None] + relative) + lost)
+    return Bounds(bound, lse_bound, left * (moved + P * (lse_bound[..., None] + relative)) + lost)
 
 
 def _scores(

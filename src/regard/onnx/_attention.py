@@ -19,6 +19,8 @@ from ._scores import scores_of_mode, widened
 class AttentionOutputs(NamedTuple):
     """The four outputs of the operator, by their names there.
 
+    All are arrays of Q's library.
+
     Attributes
     ----------
     Y : array, ``(B, Hq, L, Dv)``, or ``(B, L, Hq * Dv)`` for 3-D inputs
@@ -29,10 +31,10 @@ class AttentionOutputs(NamedTuple):
         None unless it was asked for, because its size is quadratic.
     """
 
-    Y: Array
-    present_key: Array
-    present_value: Array
-    qk_matmul_output: Array | None
+    Y: Any
+    present_key: Any
+    present_value: Any
+    qk_matmul_output: Any
 
 
 def attention(
@@ -64,19 +66,20 @@ def attention(
     Parameters
     ----------
     Q : array, shape ``(B, Hq, L, D)``, or ``(B, L, Hq * D)`` with `q_num_heads` and `kv_num_heads`
-        float64, float32, float16 or bfloat16.
+        NumPy array, torch tensor or JAX array in CPU memory, as in `regard.attention`; K, V and the past are of the
+        same library. float64, float32, float16 or bfloat16.
     K : array, shape ``(B, Hkv, new, D)`` or ``(B, new, Hkv * D)``
         Of Q's dtype. Query head h reads kv head ``h // (Hq // Hkv)``.
     V : array, shape ``(B, Hkv, new, Dv)`` or ``(B, new, Hkv * Dv)``
         May have a dtype of its own; Q, K and V are then widened to float32, or float64 where one is.
-    attn_mask : bool or float array of rank 1 to 4, optional
+    attn_mask : bool or float array (of any library) of rank 1 to 4, optional
         True = may attend; floats are added to the scores, −inf masks. Its axes are matched with
         ``(B, Hq, L, S)`` from the right, each 1 or full: rank 3 is ``(Hq, L, S)``, never batch. From opset 24 on
         the last axis may be shorter than S: keys that it does not reach are masked, of one key all but the first.
         At opset 23 a last axis of 1 is for all keys.
     past_key, past_value : array, shapes ``(B, Hkv, past, D)`` and ``(B, Hkv, past, Dv)``, optional
         Keys and values in front of K and V: S = past + new. Query i stands at position past + i.
-    nonpad_kv_seqlen : int array, shape ``(B,)``, optional
+    nonpad_kv_seqlen : int array (of any library), shape ``(B,)``, optional
         From opset 24 on, without a past: K and V are a whole cache, of which so many keys are filled. Query i
         stands at position nonpad_kv_seqlen − L + i.
     is_causal : 0 or 1
@@ -85,7 +88,7 @@ def attention(
         For 3-D inputs, where both are needed. With 4-D inputs an error from opset 25 on.
     qk_matmul_output_mode : 0, 1, 2 or 3
         What ``qk_matmul_output`` holds: 0 scaled scores, 1 after the softcap, 2 after bias and mask (−inf where
-        masked), 3 attention weights. 0, 1 and 2 are computed by NumPy in float32 (float64 for float64), 3 is
+        masked), 3 attention weights. 0, 1 and 2 are `regard.reference.scores` in float32 (float64 for float64), 3 is
         ``attention_forward(...).weights``; all are rounded to Q's dtype at the end.
     scale : float, optional
         The whole factor of q · k, by default 1/√D.
@@ -141,12 +144,12 @@ def attention(
         exact_attention(*seen, **options)
         if want_qk:
             qk = scores_of_mode(attributes, laid, query, key)
-    dtype = inputs.query.dtype
+    dtype, give = inputs.query.dtype, inputs.library.give
     return AttentionOutputs(
-        inputs.in_layout(_rounded(out, dtype)),
-        inputs.key,
-        inputs.value,
-        None if qk is None else _rounded(qk, dtype),
+        give(inputs.in_layout(_rounded(out, dtype))),
+        give(inputs.key),
+        give(inputs.value),
+        None if qk is None else give(_rounded(qk, dtype)),
     )
 
 

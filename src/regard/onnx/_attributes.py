@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
 from regard._errors import UnsupportedError
+from regard._types import as_int
 
 FIRST_OPSET = 23
 LENGTHS_SINCE = 24  # nonpad_kv_seqlen, and masks that are shorter than the keys
@@ -83,10 +83,7 @@ def _window(name: str, value: Any, opset: int) -> int | None:
 
 def as_integer(name: str, value: Any, must: str, known: Container[int] | None = None) -> int:
     """Return an integer, among ``known`` where that is given."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
+    number = int(value) if isinstance(value, bool) else as_int(value)  # Python's True is ONNX's 1
     if number is None or (known is not None and number not in known):
         raise UnsupportedError(f"{name} is {value!r}; it must be {must}")
     return number

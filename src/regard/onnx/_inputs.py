@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from regard._arrays import as_input, require_float
+from regard._arrays import Intake, require_float
 from regard._errors import DTypeError, ShapeError
-from regard._types import Array
+from regard._libraries import Library
+from regard._types import Array, as_int
 from regard.layers import merge_heads, split_heads
 
 from ._attributes import WINDOWS_SINCE
@@ -19,7 +20,8 @@ from ._attributes import WINDOWS_SINCE
 class Inputs:
     """Query, and key and value with their past in front, all ``(B, H, S, D)``.
 
-    ``past`` is the length of the past, None without one; ``packed`` tells that Q was ``(B, L, H * D)``.
+    ``past`` is the length of the past, None without one; ``packed`` tells that Q was ``(B, L, H * D)``. The arrays came
+    from ``library``, and those that are given back go to it.
     """
 
     query: Array
@@ -27,6 +29,7 @@ class Inputs:
     value: Array
     past: int | None
     packed: bool
+    library: Library
 
     @property
     def scores_shape(self) -> tuple[int, int, int, int]:
@@ -51,19 +54,18 @@ def as_inputs(
     Q: Any, K: Any, V: Any, past_key: Any, past_value: Any, q_num_heads: Any, kv_num_heads: Any, opset: int
 ) -> Inputs:
     """Check the layouts, and join past and new keys."""
-    named = {"Q": as_input("Q", Q), "K": as_input("K", K), "V": as_input("V", V)}
+    intake = Intake()
+    named = {"Q": intake.floats("Q", Q), "K": intake.floats("K", K), "V": intake.floats("V", V)}
     for name, array in named.items():
         require_float(name, array.dtype)
     if named["Q"].dtype != named["K"].dtype:
         raise DTypeError(f"Q is {named['Q'].dtype} and K is {named['K'].dtype}: only V may differ; cast them to one")
-    shapes = {name: array.shape for name, array in named.items()}
+    shapes = ", ".join(str(array.shape) for array in named.values())
     rank = named["Q"].ndim
     if rank not in (3, 4) or any(array.ndim != rank for array in named.values()):
-        raise ShapeError(
-            f"Q, K and V have shapes {_listed(shapes)}; all are 4-D (B, H, L, D), or all 3-D (B, L, H * D)"
-        )
+        raise ShapeError(f"Q, K and V have shapes {shapes}; all are 4-D (B, H, L, D), or all 3-D (B, L, H * D)")
     if len({array.shape[0] for array in named.values()}) > 1:
-        raise ShapeError(f"Q, K and V have shapes {_listed(shapes)}: axis 0 is the batch, and must be equal")
+        raise ShapeError(f"Q, K and V have shapes {shapes}: axis 0 is the batch, and must be equal")
     heads = {"Q": q_num_heads, "K": kv_num_heads, "V": kv_num_heads}
     if rank == 3:
         named = {name: to_heads(name, array, heads[name], _ATTRIBUTE[name]) for name, array in named.items()}
@@ -74,23 +76,24 @@ def as_inputs(
         given, missing = ("past_value", "past_key") if past_key is None else ("past_key", "past_value")
         raise ShapeError(f"{given} is given and {missing} is not: they go together, pass both or none")
     if past_key is None:
-        return Inputs(named["Q"], named["K"], named["V"], None, rank == 3)
-    key = _joined("past_key", past_key, "K", named["K"])
-    value = _joined("past_value", past_value, "V", named["V"])
+        return Inputs(named["Q"], named["K"], named["V"], None, rank == 3, intake.library)
+    key = _joined("past_key", intake("past_key", past_key), "K", named["K"])
+    value = _joined("past_value", intake("past_value", past_value), "V", named["V"])
     past = key.shape[2] - named["K"].shape[2]
-    return Inputs(named["Q"], key, value, past, rank == 3)
+    return Inputs(named["Q"], key, value, past, rank == 3, intake.library)
 
 
 def to_heads(name: str, array: Array, heads: Any, attribute: str) -> Array:
     """View ``(B, L, H * D)`` as ``(B, H, L, D)``, with the operator's own words for what does not fit."""
     if heads is None:
         raise ShapeError(f"{name} is 3-D, shape {array.shape}, and its heads are not told: pass {attribute}=")
-    if not isinstance(heads, int | np.integer) or isinstance(heads, bool) or heads < 1 or array.shape[2] % heads:
+    count = as_int(heads)
+    if count is None or count < 1 or array.shape[2] % count:
         raise ShapeError(
             f"{name} has shape {array.shape} and {attribute} is {heads!r}: the last axis is heads * head size, so "
             f"{array.shape[2]} must be a multiple of a number of heads, 1 or more"
         )
-    view: Array = split_heads(array, int(heads))
+    view: Array = split_heads(array, count)
     return view
 
 
@@ -113,8 +116,7 @@ def _check_count(name: str, array: Array, heads: Any, opset: int) -> None:
         )
 
 
-def _joined(past_name: str, past: Any, name: str, new: Array) -> Array:
-    past = as_input(past_name, past)
+def _joined(past_name: str, past: Array, name: str, new: Array) -> Array:
     batch, heads, _, width = new.shape
     if past.ndim != 4 or (past.shape[0], past.shape[1], past.shape[3]) != (batch, heads, width):
         raise ShapeError(
@@ -124,7 +126,3 @@ def _joined(past_name: str, past: Any, name: str, new: Array) -> Array:
     if past.dtype != new.dtype:
         raise DTypeError(f"{past_name} is {past.dtype} and {name} is {new.dtype}: cast one to the other's dtype")
     return np.concatenate((past, new), axis=2)
-
-
-def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
-    return ", ".join(str(shape) for shape in shapes.values())

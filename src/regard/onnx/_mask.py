@@ -11,6 +11,7 @@ import numpy as np
 
 from regard._arrays import as_input
 from regard._errors import DTypeError, ShapeError, UnsupportedError
+from regard._libraries import as_numpy
 from regard._types import FLOAT_DTYPES, Array
 from regard.masks import Causal, Dense, Full, KeyLengths, Mask, Window
 
@@ -92,7 +93,7 @@ def _lengths(nonpad_kv_seqlen: Any, inputs: Inputs, attributes: Attributes) -> A
             "nonpad_kv_seqlen and past_key are both given, and they are two ways to keep a cache: with past_key the "
             "operator joins it to K, with nonpad_kv_seqlen K is the whole cache; leave one out"
         )
-    lengths = np.asarray(nonpad_kv_seqlen)
+    lengths = np.asarray(as_numpy("nonpad_kv_seqlen", nonpad_kv_seqlen))
     if lengths.shape != (batch,) or lengths.dtype.kind not in "iu":
         raise ShapeError(
             f"nonpad_kv_seqlen is {lengths.dtype} of shape {lengths.shape}; it holds an integer per batch entry, "

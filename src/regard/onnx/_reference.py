@@ -27,7 +27,10 @@ def reference_ops() -> list[type[OpRun]]:
 
     Examples
     --------
-    ``onnx.reference.ReferenceEvaluator(model, new_ops=regard.onnx.reference_ops()).run(None, inputs)``
+    With a model that `onnx.load` gave, and its inputs by name::
+
+        evaluator = onnx.reference.ReferenceEvaluator(model, new_ops=regard.onnx.reference_ops())
+        outputs = evaluator.run(None, inputs)
     """
     try:
         from onnx.reference.op_run import OpRun

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from regard._arrays import as_input
+from regard._arrays import Intake
 from regard._errors import ShapeError, UnsupportedError
+from regard._libraries import as_numpy
 from regard._types import Array
 from regard.layers import merge_heads
 from regard.positions import rotate
@@ -25,27 +26,27 @@ def rotary_embedding(
     interleaved: int = 0,
     num_heads: int | None = 0,
     rotary_embedding_dim: int = 0,
-) -> Array:
+) -> Any:
     """Compute the ONNX operator RotaryEmbedding of opset 23 with `regard.positions.rotate`.
 
     Parameters
     ----------
     X : array, shape ``(B, H, L, D)``, or ``(B, L, H * D)`` with `num_heads`
-        float64, float32, float16 or bfloat16.
+        NumPy array, torch tensor or JAX array, as are the caches: float64, float32, float16 or bfloat16.
     cos_cache, sin_cache : float arrays, shape ``(positions, r / 2)``, or ``(B, L, r / 2)`` without `position_ids`
         r is `rotary_embedding_dim`, or D.
-    position_ids : int array, shape ``(B, L)``, optional
+    position_ids : int array (of any library), shape ``(B, L)``, optional
         Row of the caches for each token.
     interleaved : 0 or 1
         1: features 2c and 2c + 1 are a pair; 0: features c and c + r / 2.
-    num_heads : int
-        Needed for 3-D inputs; with 4-D ones 0, or their own number.
+    num_heads : int or None
+        Needed for 3-D inputs; with 4-D ones 0 or None, or their own number.
     rotary_embedding_dim : int
         How many features are turned, the rest is copied; 0 for all.
 
     Returns
     -------
-    array, shape and dtype of ``X``
+    array, library, shape and dtype of ``X``
         Computed in float32 (float64 for float64) and rounded once.
 
     Raises
@@ -62,7 +63,8 @@ def rotary_embedding(
     array([[ 1.,  0.,  1.,  0.],
            [-1.,  0.,  1.,  0.]], dtype=float32)
     """
-    X = as_input("X", X)
+    intake = Intake()
+    X = intake("X", X)
     pairs_adjoin = bool(as_integer("interleaved", interleaved, "0 or 1", (0, 1)))
     if X.ndim not in (3, 4):
         raise ShapeError(f"X has shape {X.shape}; it is 4-D (B, H, L, D), or 3-D (B, L, H * D)")
@@ -72,11 +74,11 @@ def rotary_embedding(
     batch, _, length, width = heads.shape
     pairs = _pairs(rotary_embedding_dim, width)
     cos, sin = (
-        _rows(name, cache, position_ids, (batch, length, pairs))
+        _rows(name, intake(name, cache), position_ids, (batch, length, pairs))
         for name, cache in (("cos_cache", cos_cache), ("sin_cache", sin_cache))
     )
-    turned: Array = rotate(heads, cos, sin, interleaved=pairs_adjoin)
-    return turned if X.ndim == 4 else merge_heads(turned)
+    turned = rotate(heads, cos, sin, interleaved=pairs_adjoin)
+    return intake.library.give(turned if X.ndim == 4 else merge_heads(turned))
 
 
 def _pairs(rotary_embedding_dim: Any, width: int) -> int:
@@ -89,9 +91,8 @@ def _pairs(rotary_embedding_dim: Any, width: int) -> int:
     return features // 2
 
 
-def _rows(name: str, cache: Any, position_ids: Any, shape: tuple[int, int, int]) -> Array:
+def _rows(name: str, table: Array, position_ids: Any, shape: tuple[int, int, int]) -> Array:
     """Return one row of the cache per token, ``(B, L, r / 2)``."""
-    table = as_input(name, cache)
     if position_ids is None:
         if table.shape != shape:
             raise ShapeError(
@@ -99,7 +100,7 @@ def _rows(name: str, cache: Any, position_ids: Any, shape: tuple[int, int, int])
                 f"position_ids and a cache of {shape[2]} columns"
             )
         return table
-    ids = np.asarray(position_ids)
+    ids = np.asarray(as_numpy("position_ids", position_ids))
     if table.ndim != 2 or table.shape[1] != shape[2]:
         raise ShapeError(
             f"{name} has shape {table.shape}; with position_ids it is (positions, r / 2), with r / 2 = {shape[2]}"

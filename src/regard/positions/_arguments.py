@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from regard._arrays import as_input
-from regard._errors import DTypeError, ShapeError, UnsupportedError
+from regard._errors import DTypeError, UnsupportedError
+from regard._fit import as_finite
 
 MAX_POSITION = 2**53  # beyond, float64 does not hold every integer
 
@@ -30,31 +29,9 @@ def as_positions(name: str, value: Any) -> npt.NDArray[np.float64]:
     return where
 
 
-def as_count(name: str, value: Any) -> int:
-    """Return a number of features."""
-    try:
-        count = -1 if isinstance(value, bool | np.bool_) else operator.index(value)
-    except TypeError:
-        count = -1
-    if count < 0:
-        raise ShapeError(f"{name} is {value!r}; it is a number of features, an int from 0 on")
-    return count
-
-
 def finite(name: str, value: Any) -> float:
     """Return one finite float."""
-    try:
-        number = math.nan if isinstance(value, bool | np.bool_ | str | bytes) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
+    number = as_finite(value)
+    if number is None:
         raise UnsupportedError(f"{name} is {value!r}; it must be one finite number")
     return number
-
-
-def fits(shape: tuple[int, ...], lead: tuple[int, ...]) -> bool:
-    """Tell whether a shape broadcasts to the leading axes without expanding them."""
-    try:
-        return np.broadcast_shapes(shape, lead) == lead
-    except ValueError:
-        return False

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from regard._arrays import as_input
 from regard._errors import DTypeError, ShapeError, UnsupportedError
-from regard.positions._arguments import as_count, finite
+from regard._fit import as_size
+from regard.positions._arguments import finite
 
 BASE = 10000.0
 
@@ -24,9 +25,16 @@ def rotary_frequencies(dim: int, *, base: float = BASE) -> npt.NDArray[np.float6
     base : float, optional
         At least 1.
 
+    Returns
+    -------
+    array, shape ``(ceil(dim / 2),)``, float64
+
     Raises
     ------
-    ShapeError, UnsupportedError
+    ShapeError
+        ``dim`` is no integer, or negative.
+    UnsupportedError
+        ``base`` is below 1 or not finite.
 
     Examples
     --------
@@ -39,7 +47,7 @@ def rotary_frequencies(dim: int, *, base: float = BASE) -> npt.NDArray[np.float6
     >>> np.array_equal(linear, rg.rotary_embedding(x, np.arange(3) / 4))
     True
     """
-    dim, number = as_count("dim", dim), finite("base", base)
+    dim, number = as_size("dim", dim), finite("base", base)
     if number < 1:
         raise UnsupportedError(
             f"base is {base!r}; frequencies base ** (-2c / dim) fall from 1 for a base over 1: pass one as {BASE:g}"

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from regard._arrays import as_input, require_float
 from regard._errors import ShapeError
+from regard._fit import as_size, fits_lead
 from regard._libraries import NUMPY, library_of
 from regard._types import Array, score_dtype
-from regard.positions._arguments import as_count, as_positions, finite, fits
+from regard.positions._arguments import as_positions, finite
 from regard.positions._frequencies import as_frequencies
 
 
@@ -53,7 +54,8 @@ def rotary_embedding(
         Turn the first ``dim`` features and copy the rest. Even; default D.
     interleaved : bool, optional
         False: pair c is features c and c + dim / 2 (Llama, GPT-NeoX). True: features 2c and 2c + 1 (RoFormer, GPT-J).
-        A model was trained with one of the two.
+        A model was trained with one of the two; most are in halves, so that is the default here, and not in
+        `regard.sinusoidal_positions`.
     attention_factor : float, optional
         Multiplies what is turned (YaRN).
 
@@ -118,7 +120,10 @@ def rotate(x: Any, cos: Any, sin: Any, *, interleaved: bool = False) -> Any:
 
     Raises
     ------
-    ShapeError, DTypeError, UnsupportedError
+    ShapeError, DTypeError
+        Tables without a number for each row and pair, more pairs than x has, or one that is no float array.
+    UnsupportedError
+        An array that cannot be read, as for `regard.rotary_embedding`.
 
     Examples
     --------
@@ -162,7 +167,7 @@ def _as_rows(x: Any) -> Array:
 
 def _as_dim(dim: int | None, features: int) -> int:
     """Return how many features are turned."""
-    count = features if dim is None else as_count("dim", dim)
+    count = features if dim is None else as_size("dim", dim)
     if count > features:
         raise ShapeError(f"dim is {count} and x has {features} features: pass dim={features - features % 2} at most")
     if count % 2:
@@ -176,12 +181,12 @@ def _row_positions(shape: tuple[int, ...], positions: Any, offset: Any) -> npt.N
     lead, rows = shape[:-3], shape[-2]
     where = as_positions("positions", np.arange(rows) if positions is None else positions)
     start = as_positions("offset", offset)
-    if where.shape[-1:] != (rows,) or not fits(where.shape[:-1], lead):
+    if where.shape[-1:] != (rows,) or not fits_lead(where.shape[:-1], lead):
         raise ShapeError(
             f"positions has shape {where.shape} and x has shape {shape}, {rows} rows and leading (batch) axes {lead}: "
             f"pass shape ({rows},), or {(*lead, rows)} for other ones per batch"
         )
-    if not fits(start.shape, lead):
+    if not fits_lead(start.shape, lead):
         raise ShapeError(
             f"offset has shape {start.shape} and the leading (batch) axes of x are {lead}: pass one number, or numbers "
             "that broadcast against those axes"
@@ -194,7 +199,7 @@ def _over_rows(name: str, table: Any, shape: tuple[int, ...], wide: np.dtype[Any
     given = as_input(name, table)
     require_float(name, given.dtype)
     lead, rows = shape[:-3], shape[-2]
-    if given.ndim < 2 or given.shape[-2] != rows or not fits(given.shape[:-2], lead):
+    if given.ndim < 2 or given.shape[-2] != rows or not fits_lead(given.shape[:-2], lead):
         raise ShapeError(
             f"{name} has shape {given.shape} and x has shape {shape}: pass one row per row of x, shape ({rows}, r / 2) "
             f"or {(*lead, rows)} + (r / 2,); from a table over positions that is table[position_ids]"

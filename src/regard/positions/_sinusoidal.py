@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from regard._errors import DTypeError, ShapeError
+from regard._fit import as_size
+from regard._libraries import as_dtype
 from regard._types import FLOAT_DTYPES, Array
-from regard.positions._arguments import as_count, as_positions
+from regard.positions._arguments import as_positions
 from regard.positions._frequencies import as_frequencies
 
 
@@ -20,7 +21,7 @@ def sinusoidal_positions(
     base: float | None = None,
     frequencies: Any = None,
     interleaved: bool = True,
-    dtype: npt.DTypeLike = np.float32,
+    dtype: Any = np.float32,
 ) -> Array:
     r"""Sines and cosines of positions, to be added to embeddings.
 
@@ -37,15 +38,16 @@ def sinusoidal_positions(
     frequencies : array, shape ``(ceil(dim / 2),)``, optional
         Radians per position of each pair, in place of the formula with ``base``.
     interleaved : bool, optional
-        True: sine and cosine alternate, as in the paper. False: all sines, then all cosines; dim is even. With
+        True: sine and cosine alternate, as in the paper; most rotations are in halves, so that
+        `regard.rotary_embedding` has the other default. False: all sines, then all cosines; dim is even. With
         ``frequencies=base ** (-np.arange(dim // 2) / (dim // 2 - 1))`` this is the table of tensor2tensor, fairseq and
         Whisper.
     dtype : dtype, optional
-        float32, float64, float16 or bfloat16.
+        float32, float64, float16 or bfloat16, by NumPy's name, torch's or JAX's.
 
     Returns
     -------
-    array, shape ``(*positions.shape, dim)``
+    NumPy array, shape ``(*positions.shape, dim)``
 
     Raises
     ------
@@ -65,7 +67,7 @@ def sinusoidal_positions(
      [ 0.909297 -0.416147  0.019999  0.9998  ]]
     """
     dtype = _as_dtype(dtype)
-    where, dim = as_positions("positions", positions), as_count("dim", dim)
+    where, dim = as_positions("positions", positions), as_size("dim", dim)
     if where.ndim == 0:
         raise ShapeError(
             f"positions is the number {positions!r}: pass np.arange({positions!r}) for that many positions, or "
@@ -86,7 +88,7 @@ def sinusoidal_positions(
 
 def _as_dtype(dtype: Any) -> np.dtype[Any]:
     try:
-        given: np.dtype[Any] | None = np.dtype(dtype)
+        given: np.dtype[Any] | None = as_dtype(dtype)
     except TypeError:
         given = None
     if given is None or given.name not in FLOAT_DTYPES or not given.isnative:

@@ -1,0 +1,191 @@
+"""The function under test: how a case is put into its words, and what it answers.
+
+Arrays are made here and read here, in `Candidate.send` and `Candidate.receive`: another library needs only these two.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from regard._types import Array
+
+from ._case import Case, numpy_dtype
+from ._signature import Signature
+from ._tolerance import Outcome, Refused, observe
+
+# Each layout that a function may have, as axes of (batch, head, position, feature); an axis that is not named is looped
+# over. "hsd" stands for three axes of which the first is a batch too.
+LAYOUTS = ("bhsd", "bshd", "hsd", "shd", "sd")
+ALSO = {"bhnd": "bhsd", "bnhd": "bshd", "bsd": "hsd", "bnd": "hsd", "hnd": "hsd", "nhd": "shd", "nd": "sd"}
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a function wants to be spoken to.
+
+    ``mask`` is "keep", "drop" or "additive"; ``mask_shape`` the axes of a mask, "full", "qk" or "bk"; ``window``
+    "total" or "left-inclusive"; ``causal`` the rule that is right, "bottom-right" or "top-left".
+    """
+
+    layout: str = "bhsd"
+    mask: str = "keep"
+    mask_shape: str = "full"
+    causal: str = "bottom-right"
+    window: str = "total"
+    always_causal: bool = False
+    element: Any = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """Arguments that are ready to be passed; ``where`` is the batch entry and head of a function with fewer axes."""
+
+    arguments: list[Any]
+    keywords: dict[str, Any]
+    where: tuple[int, ...] = ()
+
+    @property
+    def arrays(self) -> list[Array]:
+        """All arrays among the arguments."""
+        return [x for x in (*self.arguments, *self.keywords.values()) if isinstance(x, np.ndarray)]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A function, its signature and its words."""
+
+    fn: Callable[..., Any]
+    signature: Signature
+    words: Words = field(default_factory=Words)
+    dtype: str = "float32"
+
+    def __call__(self, case: Case) -> Outcome:
+        """Answer a case, in float64 and in the case's layout, or refuse."""
+        try:
+            with quiet():
+                return observe(case, self.raw(case))
+        except (Exception, SystemExit) as error:
+            return refused(error)
+
+    def raw(self, case: Case) -> Array:
+        """Answer a case, and let errors through."""
+        return self.receive(case, [self.invoke(call) for call in self.calls(case)])
+
+    def invoke(self, call: Call) -> Any:
+        """Call the function once."""
+        return self.fn(*call.arguments, **call.keywords)
+
+    def calls(self, case: Case) -> list[Call]:
+        """Put a case into the function's words: one call, or one per batch entry or head that it has no axis for."""
+        if case.layer:
+            return [self._layer_call(case)]
+        looped = [axis for axis, name in enumerate("bh") if name not in self.words.layout]
+        size = case.query.shape[:2]
+        wheres = np.ndindex(*(size[axis] for axis in looped))
+        return [Call(*self.signature.place(self._values(case, looped, where)), where) for where in wheres]
+
+    def _layer_call(self, case: Case) -> Call:
+        assert case.layer
+        names = {"wq": "query", "wk": "key", "wv": "value", "wo": "out"}
+        values: dict[str, Any] = {role: self.send(getattr(case.layer, name)) for role, name in names.items()}
+        return Call(*self.signature.place({"x": self.send(case.query), "heads": case.layer.heads, **values}))
+
+    def _values(self, case: Case, looped: list[int], where: tuple[int, ...]) -> dict[str, Any]:
+        kv = where
+        if looped and looped[-1] == 1 and case.key.shape[1] != case.query.shape[1]:
+            kv = (*where[:-1], where[-1] // (case.query.shape[1] // case.key.shape[1]))
+        values: dict[str, Any] = {
+            "query": self._laid(_entry(case.query, looped, where)),
+            "key": self._laid(_entry(case.key, looped, kv)),
+            "value": self._laid(_entry(case.value, looped, kv)),
+        }
+        for name, value in case.options.items():
+            values[name] = value
+        if self.words.always_causal:
+            values.pop("causal", None)
+        if case.mask is not None:
+            values["mask"] = self._mask(_entry(case.mask, looped, where))
+        if case.bias is not None:
+            values["bias"] = self.send(_entry(case.bias, looped, where))
+        if case.window is not None and self.words.window == "left-inclusive":
+            values["window"] = case.window - 1
+        if case.dropout is not None:
+            values |= {"rng": np.random.default_rng(11), "seed": 11}
+        if case.query.shape[1] != case.key.shape[1]:
+            values["enable_gqa"] = True
+        return values
+
+    def _laid(self, x: Array) -> Any:
+        return self.send(np.swapaxes(x, -2, -3) if "sh" in self.words.layout else x)
+
+    def _mask(self, keep: Array) -> Any:
+        if self.words.mask_shape == "qk":
+            keep = keep.reshape(keep.shape[-2:])
+        elif self.words.mask_shape == "bk":
+            keep = keep[:, 0, 0]
+        if self.words.mask == "additive":
+            return self.send(np.where(keep, 0, -np.inf))
+        return np.array(~keep if self.words.mask == "drop" else keep)
+
+    def send(self, x: Array) -> Any:
+        """Return an array of the function's library and dtype, freshly made."""
+        return np.array(x, numpy_dtype(self.dtype), order="C")
+
+    def receive(self, case: Case, outs: list[Any]) -> Array:
+        """Join the function's results, in float64 and in the case's layout."""
+        arrays = [np.asarray(self.element_of(out)).astype(np.float64) for out in outs]
+        if case.layer:
+            return arrays[0]
+        axes = len(self.words.layout)
+        if "sh" in self.words.layout:
+            arrays = [np.swapaxes(x, -2, -3) if x.ndim == axes else x for x in arrays]
+        lead = [case.query.shape[axis] for axis, name in enumerate("bh") if name not in self.words.layout]
+        return np.stack(arrays).reshape(*lead, *arrays[0].shape)
+
+    def element_of(self, out: Any) -> Any:
+        """Return the output among what is returned."""
+        return out if self.words.element is None else out[self.words.element]
+
+    def answers(self, feature: str) -> bool:
+        """Whether there is a parameter for an option."""
+        return feature in self.signature.options
+
+
+class quiet:  # noqa: N801 a context manager, like np.errstate
+    """No warnings and no floating-point errors: what a function computes is looked at, not what it complains of."""
+
+    def __enter__(self) -> None:
+        self._caught = warnings.catch_warnings()
+        self._caught.__enter__()
+        warnings.simplefilter("ignore")
+        self._state = np.errstate(all="ignore")
+        self._state.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._state.__exit__(*error)
+        self._caught.__exit__(*error)
+
+
+def refused(error: BaseException) -> Refused:
+    """Keep what an exception says, in a line."""
+    first = next(iter(str(error).splitlines()), "")
+    honest = isinstance(error, NotImplementedError) or "Unsupported" in type(error).__name__
+    return Refused(f"{type(error).__name__}: {first}", honest)
+
+
+def _entry(x: Array, looped: list[int], where: tuple[int, ...]) -> Array:
+    """Take the part of an array for a batch entry or head; an axis of size 1 serves all."""
+    index: list[Any] = [slice(None)] * 2
+    for axis, at in zip(looped, where, strict=True):
+        index[axis] = at if x.shape[axis] > 1 else 0
+    return np.asarray(x[tuple(index)])
+
+
+def traits(words: Words) -> Mapping[str, str]:
+    """Words, to be shown."""
+    return {"layout": words.layout, "mask": words.mask, "causal": words.causal, "window": words.window}

@@ -1,0 +1,223 @@
+"""From explanations to findings: the evidence, the smallest example and the script."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ._candidate import Candidate
+from ._case import Case
+from ._dictionary import Diagnosis, Search, Variant
+from ._fault import Fault, Steps, model
+from ._finding import Example, Finding
+from ._laws import Law
+from ._oracle import RIGHT
+from ._probes import Setting
+from ._replay import script
+from ._shrink import shrink
+from ._tolerance import FAIL, Judge, Outcome, Refused, outcome
+from ._tomography import Measured
+from .faults.scale import GROUP
+
+# Below this an error that no fault explains is one of precision.
+_IMPRECISE = 1e-2
+NOT_KNOWN = "the answers are wrong, and no fault of the catalogue, nor two of them, explains all of them"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown beside an explanation: the function, its numbers, and the laws that it breaks."""
+
+    candidate: Candidate
+    setting: Setting
+    measured: Measured | None
+    laws: list[tuple[Law, str]]
+    in_time: Callable[[], bool]
+
+
+def measured_scale(measured: Measured) -> tuple[Variant, ...]:
+    """Make a fault to measure: a softmax of q · k with whatever scale was read off."""
+    if measured.scale is None or not measured.scale_is_off or not measured.is_softmax:
+        return ()
+    does = f"the scale is {measured.scale:.6f}, not {measured.expected_scale:.6f}"
+    variants: dict[str, Steps] = {}
+    for digits in (2, 3, 4, 7):  # a number that someone wrote has few digits; the measured one is not exact
+        scale = float(f"{measured.scale:.{digits}g}")
+        ratio = float(f"{measured.scale / measured.expected_scale:.{digits}g}")
+        variants |= {f"{scale}, whatever d is": _constant(scale), f"{ratio} of the right one": _proportion(ratio)}
+    fault = replace(GROUP.faults[0], name="SCALE_UNKNOWN", does=does, variants=variants)
+    return tuple(Variant(fault, label) for label in fault.variants)
+
+
+def _constant(scale: float) -> Steps:
+    return {"scale": lambda m, case, q, k, v: scale if case.scale is None else case.scale}
+
+
+def _proportion(ratio: float) -> Steps:
+    return {"logits": lambda m, case, q, k, v: ratio * RIGHT.logits(case, q, k, v)}
+
+
+def explained(search: Search, diagnosis: Diagnosis, shown: Shown) -> list[Finding]:
+    """One finding per fault of the first explanation; without one, what was measured."""
+    if not diagnosis.failing:
+        return []
+    if not diagnosis.explanations:
+        return [_unexplained(search, diagnosis, shown)]
+    first, *others = diagnosis.explanations
+    deciding = search.deciding(diagnosis.explanations) if others else []
+    found = []
+    for variant in first:
+        also = tuple(" + ".join(_names(other)) for other in others)
+        extra = [f"told apart by {', '.join(deciding)}" if deciding else "no probe tells them apart"] if also else []
+        evidence = _evidence(variant.fault, shown)
+        example = _smallest(search, diagnosis, shown, first, variant)
+        found.append(_finding(variant, first, diagnosis, (*evidence, *extra), also, example, shown.candidate))
+    return sorted(found, key=lambda f: f.level != "fault")
+
+
+def _finding(
+    variant: Variant,
+    explanation: tuple[Variant, ...],
+    diagnosis: Diagnosis,
+    evidence: tuple[str, ...],
+    also: tuple[str, ...],
+    example: Example | None,
+    candidate: Candidate,
+) -> Finding:
+    fault = variant.fault
+    others = [v.fault.name for v in explanation if v is not variant]
+    share = (
+        f"{len(diagnosis.asked)} of {len(diagnosis.asked)} answers are explained, {len(diagnosis.failing)} are wrong"
+    )
+    sure = "one of several" if also else "certain"
+    certainty = f"{sure}: {share}" + (f", together with {', '.join(others)}" if others else "")
+    does = f"{fault.does}: {variant.label}" if variant.label else fault.does
+    return Finding(
+        fault.name, "warning" if fault.edge else "fault", certainty, does, fault.why, fault.mend,
+        evidence if not fault.edge else (), (*fault.also, *also), example,
+        "" if example is None else script(fault.name, fault.does, candidate, example),
+    )  # fmt: skip
+
+
+def _names(variants: tuple[Variant, ...]) -> list[str]:
+    return [variant.fault.name for variant in variants]
+
+
+def _evidence(fault: Fault, shown: Shown) -> tuple[str, ...]:
+    lines = [f"measured: {line}" for line in shown.measured.lines(fault.group)] if shown.measured else []
+    return (*lines, *([f"laws broken: {', '.join(law.name for law, _ in shown.laws)}"] if shown.laws else []))
+
+
+def _smallest(
+    search: Search, diagnosis: Diagnosis, shown: Shown, explanation: tuple[Variant, ...], variant: Variant
+) -> Example | None:
+    """Shrink the first probe on which this fault, and not the others alone, decides the answer."""
+    whole = model(*(v.steps for v in explanation))
+    rest = model(*(v.steps for v in explanation if v is not variant))
+
+    def shows(case: Case, least: float) -> bool:
+        case = case.cast(shown.setting.dtype)
+        got, wrong, without = shown.candidate(case), outcome(whole, case), outcome(rest, case)
+        judge = _judge(case, shown.setting.dtype)
+        if judge is None or judge.passes(got) or _size(judge, got) < least:
+            return False
+        return judge.alike(got, wrong) and not judge.alike(got, without)
+
+    return _example(search, diagnosis, shown, shows)
+
+
+def _example(
+    search: Search, diagnosis: Diagnosis, shown: Shown, shows: Callable[[Case, float], bool]
+) -> Example | None:
+    """Shrink the first probe that shows it, as long as the error stays large enough to be seen in print."""
+    first = next((search.known.cases[name] for name in diagnosis.failing if shows(search.known.cases[name], 0)), None)
+    if first is None:
+        return None
+    dtype, ask = shown.setting.dtype, shown.candidate
+    least = min(0.05, _size(Judge.of(first, dtype), ask(first)) / 4)
+    small = shrink(first, lambda c: shown.in_time() and shows(c, least), shown.setting.equal_widths).cast(dtype)
+    return Example(small, Judge.of(small, dtype).right, ask(small))
+
+
+def _judge(case: Case, dtype: str) -> Judge | None:
+    try:
+        return Judge.of(case, dtype)
+    except ValueError:
+        return None
+
+
+def _size(judge: Judge, got: Outcome) -> float:
+    """Largest error, in units of the output or of 1; infinite where there are no two numbers to compare."""
+    if isinstance(got, Refused) or got.shape != judge.right.shape:
+        return math.inf
+    finite = np.isfinite(judge.right)
+    if not np.array_equal(np.isfinite(got), finite):
+        return math.inf
+    return float(
+        np.abs(got - judge.right)[finite].max(initial=0) / max(1.0, np.abs(judge.right[finite]).max(initial=0))
+    )
+
+
+def _unexplained(search: Search, diagnosis: Diagnosis, shown: Shown) -> Finding:
+    """No fault fits: the name says what was measured."""
+    measured, dtype = shown.measured, shown.setting.dtype
+    name, does, mend = _by_numbers(measured)
+
+    def shows(case: Case, least: float) -> bool:
+        case = case.cast(dtype)
+        judge, got = _judge(case, dtype), shown.candidate(case)
+        return (
+            judge is not None
+            and not isinstance(got, Refused)
+            and judge.error(got) > FAIL
+            and _size(judge, got) >= least
+        )
+
+    example = _example(search, diagnosis, shown, shows)
+    plain = next(iter(search.answers))
+    if plain in diagnosis.failing and _size(search.known.judges[plain], search.answers[plain]) < _IMPRECISE:
+        name, does = "IMPRECISE", "errors are larger than rounding explains"
+        mend = "compute scores, sums and output in float32 at least"
+    worst = max(search.known.judges[n].error(search.answers[n]) for n in diagnosis.failing)
+    evidence = (f"wrong: {', '.join(diagnosis.failing)}", f"worst error: {worst:.3g} of the bound of rounding errors")
+    lines = tuple(measured.lines()) if measured else ()
+    laws = (f"laws broken: {', '.join(law.name for law, _ in shown.laws)}",) if shown.laws else ()
+    return Finding(
+        name, "fault", f"{len(diagnosis.failing)} of {len(diagnosis.asked)} answers are wrong", does,
+        "The results are wrong.", mend, (*evidence, *lines, *laws), (), example,
+        "" if example is None else script(name, does, shown.candidate, example),
+    )  # fmt: skip
+
+
+def of_size(case: Case, shown: Shown) -> Finding:
+    """Report a function that is right on every probe and wrong at another size."""
+
+    def shows(less: Case) -> bool:
+        less = less.cast(shown.setting.dtype)
+        got = shown.candidate(less)
+        judge = _judge(less, shown.setting.dtype)
+        return shown.in_time() and judge is not None and not isinstance(got, Refused) and not judge.passes(got)
+
+    small = shrink(case, shows, shown.setting.equal_widths).cast(shown.setting.dtype)
+    example = Example(small, Judge.of(small, shown.setting.dtype).right, shown.candidate(small))
+    name, does = "WRONG_AT_SOME_SIZE", "at some sizes the result is wrong, at others right"
+    queries, keys, width = (*small.query.shape[2:3], *small.key.shape[2:])
+    return Finding(
+        name, "fault", "seen", does,
+        "Loops over blocks go wrong at what is left over, and at the first size that needs a second block.",
+        "look at the size: the remainder of a block, or a constant that it exceeds",
+        (f"not at smaller sizes than {queries} queries, {keys} keys, width {width}",), (), example,
+        script(name, does, shown.candidate, example),
+    )  # fmt: skip
+
+
+def _by_numbers(measured: Measured | None) -> tuple[str, str, str]:
+    """Name, description and remedy, by the first number that is off."""
+    if measured and measured.sums_are_off:
+        return "WEIGHTS_DO_NOT_SUM_TO_ONE", "rows of the weights do not sum to 1", "divide by the sum over the keys"
+    if measured and measured.scale is not None and not measured.is_softmax:
+        return "NOT_SOFTMAX", "the logarithms of the weights are no line over q · k", "weights = softmax(scale * q · k)"
+    return "UNKNOWN", NOT_KNOWN, "start with the smallest example, and the laws that are broken"

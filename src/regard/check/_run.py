@@ -1,0 +1,218 @@
+"""All instruments on one function, and what they say together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ._behaviour import Behaviour, Habit, seen_habits, wrong_size
+from ._candidate import Candidate
+from ._case import Case
+from ._demonstrate import demonstration
+from ._diagnose import Shown, explained, measured_scale, of_size
+from ._dictionary import Models, Search, models
+from ._finding import Finding
+from ._guess import Declared, Known, guess
+from ._laws import LAWS, Law, broken_laws, subject
+from ._probes import Setting
+from ._report import Report
+from ._tolerance import Outcome, Refused
+from ._tomography import Measured, measure
+from .faults import BY_NAME
+
+
+def run(
+    fn: Callable[..., Any],
+    declared: Declared,
+    setting: Setting,
+    expected: Mapping[str, str],
+    strict: bool,
+    budget_s: float,
+) -> Report:
+    """Put a function through all instruments."""
+    in_time = Clock(budget_s)
+    going = Run(guess(fn, declared, setting.dtype), setting, in_time)
+    findings = tuple(_judged(going.findings(), dict(expected), strict))
+    lines = going.measured.lines() if going.measured else []
+    return Report(
+        getattr(fn, "__qualname__", type(fn).__name__), findings, going.known.guesses, tuple(lines),
+        going.measured.pictures if going.measured else (), tuple(going.answers), in_time.spent, strict, in_time.is_over,
+    )  # fmt: skip
+
+
+class Clock:
+    """Called, it says whether there is time for another question."""
+
+    def __init__(self, budget_s: float) -> None:
+        self._began, self._budget = time.monotonic(), budget_s
+        self.is_over = False
+
+    @property
+    def spent(self) -> float:
+        """Seconds so far."""
+        return time.monotonic() - self._began
+
+    def __call__(self) -> bool:
+        self.is_over = self.is_over or self.spent >= self._budget
+        return not self.is_over
+
+    def share(self, part: float) -> Callable[[], bool]:
+        """Whether less than a part of the time is spent: a long search leaves the rest of it to others."""
+        return lambda: self.spent < part * self._budget
+
+
+class Run:
+    """One function on its way through the instruments."""
+
+    def __init__(self, known: Known, setting: Setting, in_time: Clock) -> None:
+        self.known, self.in_time = known, in_time
+        attention = "attention" in known.supports
+        self.setting = replace(setting, equal_widths=attention and "value_width" not in known.supports)
+        self.models: Models = models(self.setting)
+        self.answers = self._answers()
+        self.measured: Measured | None = None
+
+    @property
+    def candidate(self) -> Candidate:
+        """The function."""
+        return self.known.candidate
+
+    def _answers(self) -> dict[str, Outcome]:
+        """Answers to all probes that the function may be asked."""
+        found: dict[str, Outcome] = {}
+        for name, case in self.models.cases.items():
+            if self._may_ask(case) and self.in_time():
+                found[name] = self.candidate(case)
+        return found
+
+    def _may_ask(self, case: Case) -> bool:
+        if self.candidate.words.always_causal and not case.causal:
+            return False
+        return case.features <= self.known.supports
+
+    def findings(self) -> list[Finding]:
+        """All that is found, gravest first."""
+        if not self.known.supports:
+            return [_refusal(what, refused, "fault") for what, refused in self.known.refusals]
+        found = [_refusal(what, refused, "warning") for what, refused in self.known.refusals]
+        laws: list[tuple[Law, str]] = []
+        if "attention" in self.known.supports:
+            self.measured = measure(self.candidate, self.known.supports)
+            laws = broken_laws(self._subject(), self.known.supports, self.in_time)
+        named, refused = self._named(laws)
+        found += named + refused
+        if not any(f.level == "fault" for f in named):
+            found += [_of_law(law, seen, self.candidate) for law, seen in laws]
+            found += self._at_sizes(laws)
+        if self.candidate.words.element is not None:
+            found.append(_returns_tuple(self.candidate))
+        seen = seen_habits(self._behaviour(), self.in_time)
+        habits = [_of_habit(habit, evidence, self.candidate) for habit, evidence in seen]
+        return sorted(_only_new(found, habits), key=lambda f: f.level != "fault")
+
+    def _named(self, laws: list[tuple[Law, str]]) -> tuple[list[Finding], list[Finding]]:
+        """Search the dictionary. Refusals that no fault explains are findings of their own."""
+        extra = measured_scale(self.measured) if self.measured else ()
+        search = Search(self.models, self.answers, self.in_time.share(0.5), extra)
+        diagnosis = search.run()
+        refused = [name for name, answer in self.answers.items() if isinstance(answer, Refused)]
+        separate: list[Finding] = []
+        if refused and not diagnosis.explanations:
+            separate = [_refuses(refused, self.answers)]
+            answered = {name: x for name, x in self.answers.items() if name not in refused}
+            search = Search(self.models, answered, self.in_time.share(0.7), extra)
+            diagnosis = search.run()
+        return explained(search, diagnosis, self._shown(laws)), separate
+
+    def _at_sizes(self, laws: list[tuple[Law, str]]) -> list[Finding]:
+        if "attention" not in self.known.supports or not self.in_time():
+            return []
+        case = wrong_size(self._behaviour())
+        return [] if case is None else [of_size(case, self._shown(laws))]
+
+    def _shown(self, laws: list[tuple[Law, str]]) -> Shown:
+        return Shown(self.candidate, self.setting, self.measured, laws, self.in_time)
+
+    def _subject(self) -> Any:
+        base = subject(self.candidate, self.known.supports)
+        return replace(base, case=replace(base.case, from_start=self.setting.from_start))
+
+    def _behaviour(self) -> Behaviour:
+        name = "mha" if "layer" in self.known.supports else "square"
+        case = self.models.cases[name]
+        if self.candidate.words.always_causal:
+            case = replace(case, causal=True)
+        return Behaviour(self.candidate, case, self.known.supports)
+
+
+def _judged(findings: list[Finding], expected: dict[str, str], strict: bool) -> list[Finding]:
+    """Mark what was expected; strictly, an expectation that is not met is a finding."""
+    said = [replace(f, expected=expected.get(f.name)) for f in findings]
+    names = {finding.name for finding in findings}
+    if strict:
+        said += [
+            Finding(
+                "EXPECTED_NOT_FOUND", "fault", f"{name} was expected: {reason}", f"there is no sign of {name}",
+                "A reason that no longer holds hides the next fault of that name.", f"take {name} out of expected",
+            )
+            for name, reason in expected.items() if name not in names
+        ]  # fmt: skip
+    return said
+
+
+def _refusal(what: str, refused: Refused, level: str) -> Finding:
+    return Finding(
+        "REFUSES", level, f"{what} is refused", f"{what} raises {refused.message}",
+        "Nothing can be said about what is not answered.",
+        "declare how it is called (layout=, mask=), or leave it out of supports=",
+    )  # fmt: skip
+
+
+def _refuses(names: list[str], answers: Mapping[str, Outcome]) -> Finding:
+    first = answers[names[0]]
+    assert isinstance(first, Refused)
+    return Finding(
+        "REFUSES", "warning", f"{len(names)} of {len(answers)} probes are refused",
+        f"{', '.join(names)}: {first.message}",
+        "Callers with these shapes or options get an exception.",
+        "support them, or declare with supports= what is supported",
+    )  # fmt: skip
+
+
+def _of_law(law: Law, seen: str, candidate: Candidate) -> Finding:
+    name, does = f"LAW_{law.name}", f"not so: {law.says}"
+    return Finding(
+        name, "fault", "a law is broken, and no fault of the catalogue explains it alone", does,
+        "Softmax attention has this property for all inputs.", "look for what the law excludes", (seen,),
+        script=demonstration(name, does, candidate),
+    )  # fmt: skip
+
+
+def _of_habit(habit: Habit, seen: str, candidate: Candidate) -> Finding:
+    return Finding(
+        habit.name, "warning" if habit.edge else "fault", "seen", habit.does, habit.why, habit.mend, (seen,),
+        script=demonstration(habit.name, habit.does, candidate),
+    )  # fmt: skip
+
+
+def _returns_tuple(candidate: Candidate) -> Finding:
+    fault = BY_NAME["RETURNS_TUPLE"]
+    seen = f"element {candidate.words.element!r} has the shape of the output"
+    return Finding(fault.name, "warning", "seen", fault.does, fault.why, fault.mend, (seen,))
+
+
+# What a finding implies, so that it is no news beside it. A wrong function is wrong at one key and at some sizes too.
+_FOLLOWS = {
+    "fault": {"ONE_KEY_WRONG", "STALE_CACHE"},
+    "NONDETERMINISTIC": {f"LAW_{law.name}" for law in LAWS},
+    "INPUT_MUTATED": {"READ_ONLY_REFUSED"},
+    "MASK_MUTATED": {"READ_ONLY_REFUSED"},
+}
+
+
+def _only_new(found: list[Finding], habits: list[Finding]) -> list[Finding]:
+    known = {f.name for f in habits} | ({"fault"} if any(f.level == "fault" for f in found) else set())
+    implied = set().union(*(_FOLLOWS.get(name, set()) for name in known))
+    return [finding for finding in (*found, *habits) if finding.name not in implied]

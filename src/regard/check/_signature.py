@@ -1,0 +1,97 @@
+"""Which argument of a function is what, by its name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from inspect import Parameter
+from typing import Any
+
+# Names that functions give to what we call by the first word, lower case and without underscores.
+SPELLINGS = {
+    "query": "query queries q qs xq",
+    "key": "key keys k ks xk",
+    "value": "value values v vs xv",
+    "mask": "mask attnmask attentionmask keep keypaddingmask paddingmask validmask",
+    "causal": "causal iscausal usecausalmask",
+    "scale": "scale softmaxscale smscale scaling",
+    "bias": "bias attnbias attentionbias positionbias",
+    "softcap": "softcap logitcap logitsoftcap cap attnlogitsoftcapping",
+    "window": "window windowsize slidingwindow localwindow localwindowsize",
+    "dropout": "dropout dropoutp dropoutrate pdrop pdropout attndropout",
+    "rng": "rng generator randomstate",
+    "seed": "seed",
+    "enable_gqa": "enablegqa",
+    "x": "x inputs hidden hiddenstates embeddings",
+    "wq": "wq wquery queryweight queryproj qproj",
+    "wk": "wk wkey keyweight keyproj kproj",
+    "wv": "wv wvalue valueweight valueproj vproj",
+    "wo": "wo wout wproj outputweight outproj oproj",
+    "heads": "heads numheads nheads nhead h numattentionheads",
+}
+_ROLES = {spelling: role for role, spellings in SPELLINGS.items() for spelling in spellings.split()}
+OPERANDS = ("query", "key", "value")
+LAYER = ("x", "wq", "wk", "wv", "wo", "heads")
+OPTIONS = ("mask", "causal", "scale", "bias", "softcap", "window", "dropout")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Parameters by role. ``positional`` holds the roles of the leading parameters that are passed by position."""
+
+    positional: tuple[str, ...]
+    named: Mapping[str, str]
+    only_positional: tuple[tuple[str, Any], ...] = ()
+    evidence: str = ""
+    takes_any: bool = False
+
+    def with_options(self, declared: frozenset[str]) -> Signature:
+        """Pass declared options by our own names to a function that takes any keyword."""
+        more = {role: role for role in OPTIONS if role in declared and role not in self.options}
+        return replace(self, named={**more, **self.named}) if self.takes_any else self
+
+    @property
+    def is_layer(self) -> bool:
+        """Whether it is a whole multi-head layer, with matrices."""
+        return {"wq", "wk", "wv"} <= {*self.positional, *self.named}
+
+    @property
+    def options(self) -> frozenset[str]:
+        """Options that have a parameter."""
+        return frozenset(OPTIONS) & {*self.named, *(role for role, _ in self.only_positional)}
+
+    def place(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments and keyword arguments for values by role; a role without a parameter is left out."""
+        arguments = [values[role] for role in self.positional]
+        last = max((i for i, (role, _) in enumerate(self.only_positional) if role in values), default=-1)
+        arguments += [values.get(role, default) for role, default in self.only_positional[: last + 1]]
+        return arguments, {self.named[role]: value for role, value in values.items() if role in self.named}
+
+
+def read(fn: Callable[..., Any]) -> Signature:
+    """Read a signature; what cannot be read is called as ``fn(query, key, value)``."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return Signature(OPERANDS, {}, evidence="it has no signature")
+    leading = [p for p in parameters if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
+    roles = {p.name: role for p in parameters if (role := _ROLES.get(p.name.lower().replace("_", "")))}
+    if {"wq", "wk", "wv"} <= set(roles.values()):
+        required = [p for p in leading if p.default is Parameter.empty]
+        first = ["x"] if required and required[0].name not in roles else []
+        positional = (*first, *(roles[p.name] for p in required if p.name in roles))
+        named = {r: n for n, r in roles.items() if r not in positional}
+        return Signature(positional, named, evidence="its parameters are named like a layer's matrices")
+    operands = [roles.get(p.name) for p in leading[:3]]
+    known = sorted(filter(None, operands)) == sorted(OPERANDS)
+    positional = tuple(filter(None, operands)) if known else OPERANDS
+    rest = leading[3:]
+    named = {
+        role: p.name
+        for p in [*rest, *(p for p in parameters if p.kind is Parameter.KEYWORD_ONLY)]
+        if (role := roles.get(p.name)) and p.kind is not Parameter.POSITIONAL_ONLY and role not in positional
+    }
+    unnamed = tuple((roles.get(p.name, ""), p.default) for p in rest if p.kind is Parameter.POSITIONAL_ONLY)
+    takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
+    return Signature(positional, named, unnamed, "their names" if known else "their order", takes_any)

@@ -1,0 +1,138 @@
+"""What counts as equal: to the right answer within a proved bound, to a wrong one within a wider and plainer one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from regard._types import Array
+from regard.numerics import forward_bounds
+
+from ._case import Case
+from ._oracle import RIGHT, Oracle
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A call that raised: the exception's type and first line, and whether it says that it is not supported."""
+
+    message: str
+    honest: bool = False
+
+
+Outcome: TypeAlias = Array | Refused
+
+# Errors above this many bounds fail: the constants are for errors of random sign.
+FAIL = 4
+# A wrong answer is recognised within this, relative to its largest element.
+_ALIKE = {"float64": 1e-9, "float32": 2e-5, "float16": 1e-2, "bfloat16": 4e-2}
+_UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+# The nearest two faults are 0.087 apart; where scores have few digits left, wrong answers are recognised within this.
+_INEXACT = 0.02
+# Statistics of 3600 rows of dropout: their standard errors are at most 0.005.
+_STATISTIC = 0.03
+
+
+def outcome(oracle: Callable[[Case], Array], case: Case) -> Outcome:
+    """Ask an oracle, right or wrong; one whose arrays do not fit refuses."""
+    try:
+        return observe(case, oracle(case))
+    except (ValueError, IndexError, TypeError) as error:
+        return Refused(f"{type(error).__name__}: {error}")
+
+
+def observe(case: Case, out: Array) -> Array:
+    """Return what is compared: the output, or of dropout its statistics."""
+    if case.dropout is None:
+        return out
+    top = case.value.max() / (1 - case.dropout)
+    sums = out.sum(axis=-1) / case.value[0, 0, 0].sum() if out.ndim else out
+    return np.array([np.mean(out == 0), np.mean(np.abs(out - top) < 1e-3), sums.mean(), sums.std()])
+
+
+def bound(case: Case, dtype: str) -> Array:
+    """How far a right function of that dtype may be from the right answer, to be multiplied by `FAIL`."""
+    if case.dropout is not None:
+        return np.asarray(_STATISTIC / FAIL)
+    if case.layer:
+        return np.asarray((256 if dtype in ("float32", "float64") else 16) * _UNIT[dtype] * np.abs(RIGHT(case)).max())
+    q, k, v = (np.where(np.isfinite(x), x, 0) for x in RIGHT.operands(case))
+    k, v = RIGHT.share(case, q, k, v)
+    W = exact_weights(case)
+    shape = (*W.shape[:2], *q.shape[2:])
+    return forward_bounds(
+        np.broadcast_to(q * (not case.exact), shape), k, v, W,
+        scale=RIGHT.scale(case, q, k, v), tile_keys=max(k.shape[-2], 1), softcap=case.softcap or 0,
+        biases=() if case.bias is None else (case.bias,), dtype=dtype,
+    ).out  # fmt: skip
+
+
+def exact_weights(case: Case, oracle: Oracle = RIGHT) -> Array:
+    """Return the weights of a case: its output with the identity for values."""
+    keys = case.key.shape[-2]
+    identity = np.broadcast_to(np.eye(keys), (*case.key.shape[:2], keys, keys))
+    q, k = (np.where(np.isfinite(x), x, 0) for x in (case.query, case.key))
+    return oracle(Case("", q, k, identity, case.scale, case.causal, case.mask, case.bias, case.softcap, case.window))
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The right answer to a case, and what may pass for it."""
+
+    case: Case
+    dtype: str
+    right: Array
+    bound: Array
+
+    @cached_property
+    def inexact(self) -> Array:
+        """The bound without the promise that scores are exact."""
+        return bound(replace(self.case, exact=False), self.dtype)
+
+    @classmethod
+    def of(cls, case: Case, dtype: str) -> Judge:
+        """Ask the oracle."""
+        return cls(case, dtype, observe(case, RIGHT(case)), bound(case, dtype))
+
+    def error(self, got: Outcome) -> float:
+        """Worst error in bounds; inf for a refusal, a wrong shape, or NaN where a number is wanted."""
+        if isinstance(got, Refused) or got.shape != self.right.shape:
+            return math.inf
+        finite = np.isfinite(self.right)
+        if not np.array_equal(finite, np.isfinite(got)):
+            return math.inf
+        if not finite.any():
+            return 0.0
+        allowed = np.broadcast_to(self.bound, got.shape)[finite]
+        return float(np.max(np.abs(got[finite] - self.right[finite]) / np.maximum(allowed, 1e-300), initial=0))
+
+    def passes(self, got: Outcome) -> bool:
+        """Whether it is the right answer."""
+        return self.error(got) <= FAIL
+
+    def alike(self, got: Outcome, wrong: Outcome) -> bool:
+        """Whether it is a certain wrong answer, and nearer to it than to the right one where it is not right."""
+        if isinstance(got, Refused) or isinstance(wrong, Refused):
+            return isinstance(got, Refused) and isinstance(wrong, Refused)
+        if got.shape != wrong.shape or not np.array_equal(np.isfinite(got), np.isfinite(wrong)):
+            return False
+        finite = np.isfinite(got)
+        size = max(1.0, np.abs(wrong[finite]).max(initial=0))
+        slack = 2 * FAIL * self.bound.max(initial=0) + (0 if self.case.dropout else _ALIKE[self.dtype] * size)
+        if self.case.exact:  # with the right scale only
+            slack += min(2 * FAIL * float(self.inexact.max(initial=0)), _INEXACT * size)
+        distance = np.abs(got[finite] - wrong[finite]).max(initial=0)
+        if distance > slack:
+            return False
+        return self.passes(got) or got.shape != self.right.shape or distance <= self._distance(got) / FAIL
+
+    def _distance(self, got: Array) -> float:
+        finite = np.isfinite(self.right)
+        if not np.array_equal(np.isfinite(got), finite):
+            return math.inf
+        return float(np.abs(got[finite] - self.right[finite]).max(initial=0))

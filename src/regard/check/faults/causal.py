@@ -1,0 +1,125 @@
+"""Faults of the causal rule and of windows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from regard._types import BoolArray
+from regard.check._fault import Group, Steps
+from regard.check._oracle import RIGHT, distance
+
+GROUP = Group(
+    "causal",
+    "A token that sees the next one learns to copy it: the loss is wonderful and the model useless. One that sees too "
+    "little is merely worse.",
+)
+RULE = "query i of Sq keeps key j of Skv where j <= i + Skv - Sq"
+WINDOW = "query at position p keeps the W keys p - W + 1 .. p"
+
+
+def _rule(keep: Any) -> Steps:
+    return {"causal": lambda m, case, queries, keys: keep(case, queries, keys)}
+
+
+def _window(keep: Any) -> Steps:
+    return {"window": lambda m, case, queries, keys, width: keep(case, queries, keys, width)}
+
+
+def _from_end(case: Any, queries: int, keys: int) -> BoolArray:
+    return RIGHT.causal(replace(case, from_start=False), queries, keys)
+
+
+def _window_from_end(case: Any, queries: int, keys: int, width: int) -> BoolArray:
+    return RIGHT.window(replace(case, from_start=False), queries, keys, width)
+
+
+GROUP.add("CAUSAL_IGNORED", "causal is ignored", RULE, {"": _rule(lambda case, q, k: np.ones((q, k), bool))})
+GROUP.add(
+    "CAUSAL_TRANSPOSED",
+    "queries see their own and later keys, not earlier ones",
+    RULE,
+    {"": _rule(lambda case, q, k: distance(case, q, k) >= 0)},
+)
+GROUP.add(
+    "CAUSAL_INVERTED",
+    "exactly what should be hidden is seen: later keys only",
+    RULE,
+    {"": _rule(lambda case, q, k: distance(case, q, k) > 0)},
+)
+GROUP.add(
+    "CAUSAL_STRICT",
+    "a query does not see its own key: off by one",
+    RULE,
+    {
+        "": _rule(lambda case, q, k: distance(case, q, k) < 0),
+        "from the start": _rule(lambda case, q, k: distance(replace(case, from_start=True), q, k) < 0),
+    },
+)
+GROUP.add(
+    "CAUSAL_PLUS_ONE",
+    "a query sees the next key: off by one",
+    RULE,
+    {
+        "": _rule(lambda case, q, k: distance(case, q, k) <= 1),
+        "from the start": _rule(lambda case, q, k: distance(replace(case, from_start=True), q, k) <= 1),
+    },
+)
+GROUP.add(
+    "CAUSAL_TOP_LEFT",
+    "with more keys than queries the rule starts at the first key: the last query does not see the last keys",
+    RULE + '; declare causal="top-left" if it is meant',
+    {"": _rule(lambda case, q, k: distance(replace(case, from_start=True), q, k) <= 0)},
+    why="Equal on squares, so that tests pass; decoding with a cache then sees only the first keys.",
+)
+GROUP.add(
+    "CAUSAL_BOTTOM_RIGHT",
+    "with more keys than queries the rule ends at the last key, where the first was declared",
+    'query i keeps key j where j <= i; declare causal="bottom-right" if it is meant',
+    {"": _rule(_from_end), "and so does the window": {**_rule(_from_end), **_window(_window_from_end)}},
+)
+GROUP.add(
+    "CAUSAL_DROPPED_IF_MASK",
+    "with a mask causal is ignored",
+    "combine both: keep = mask & causal",
+    {"": {"causal": lambda m, case, q, k: _unless_masked(case, q, k)}},
+)
+GROUP.add("WINDOW_IGNORED", "the window is ignored", WINDOW, {"": _window(lambda case, q, k, w: np.ones((q, k), bool))})
+GROUP.add(
+    "WINDOW_PLUS_ONE",
+    "the window holds one key too many",
+    WINDOW + '; declare window="left-inclusive" if W keys beside its own are meant',
+    {"": _window(lambda case, q, k, w: distance(case, q, k) >= -w)},
+)
+GROUP.add(
+    "WINDOW_MINUS_ONE",
+    "the window holds one key too few",
+    WINDOW,
+    {"": _window(lambda case, q, k, w: distance(case, q, k) > -w + 1)},
+)
+GROUP.add(
+    "WINDOW_TWO_SIDED",
+    "the window reaches as far to later keys as to earlier ones",
+    WINDOW + ", and no later key",
+    {"": {"causal": lambda m, case, q, k: _both_sides(case, q, k)}},
+)
+GROUP.add(
+    "WINDOW_TOP_LEFT",
+    "with more keys than queries the window counts from the first key",
+    WINDOW + ", where p = i + Skv - Sq",
+    {"": _window(lambda case, q, k, w: distance(replace(case, from_start=True), q, k) > -w)},
+)
+
+
+def _unless_masked(case: Any, queries: int, keys: int) -> BoolArray:
+    if case.mask is not None:
+        return np.ones((queries, keys), bool)
+    return RIGHT.causal(case, queries, keys)
+
+
+def _both_sides(case: Any, queries: int, keys: int) -> BoolArray:
+    if case.window is None:
+        return RIGHT.causal(case, queries, keys)
+    return np.asarray(distance(case, queries, keys) < case.window)

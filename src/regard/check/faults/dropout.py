@@ -1,0 +1,62 @@
+"""Faults of dropout, seen in the statistics of many draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from regard._types import Array, BoolArray
+from regard.check._fault import Group
+from regard.check._oracle import RIGHT, chance
+
+GROUP = Group(
+    "dropout",
+    "Training and inference see outputs of different size, or less noise than was asked for.",
+)
+INVERTED = "weights = np.where(rng.random(weights.shape) < p, 0, weights / (1 - p)), before they meet the values"
+
+
+def _renormalised(m: Any, case: Any, P: Array) -> Array:
+    if case.dropout is None:
+        return P
+    P = np.where(chance(P.shape) < case.dropout, 0, P)
+    total = P.sum(axis=-1, keepdims=True)
+    return np.asarray(P / np.where(total == 0, 1, total))
+
+
+def _on_output(m: Any, case: Any, P: Array, v: Array, keep: BoolArray) -> Array:
+    o = RIGHT.combine(case, P, v, keep)
+    return o if case.dropout is None else np.where(chance(o.shape) < case.dropout, 0, o / (1 - case.dropout))
+
+
+GROUP.add("DROPOUT_IGNORED", "nothing is dropped", INVERTED, drop=lambda m, case, P: P)
+GROUP.add(
+    "DROPOUT_NO_RESCALE",
+    "the weights that stay are not divided by 1 - p",
+    INVERTED,
+    drop=lambda m, case, P: P if case.dropout is None else np.where(chance(P.shape) < case.dropout, 0, P),
+)
+GROUP.add("DROPOUT_RENORMALISED", "the weights that stay are made to sum to 1 again", INVERTED, drop=_renormalised)
+GROUP.add(
+    "DROPOUT_P_SWAPPED",
+    "a share of 1 - p is dropped, not p",
+    INVERTED,
+    {
+        "divided by p": {"drop": lambda m, case, P: _kept(case, P, 1)},
+        "divided by 1 - p": {"drop": lambda m, case, P: _kept(case, P, 0)},
+    },
+)
+GROUP.add(
+    "DROPOUT_ON_OUTPUT",
+    "features of the output are dropped, not weights",
+    INVERTED,
+    drop=lambda m, case, P: P,
+    combine=_on_output,
+)
+
+
+def _kept(case: Any, P: Array, swapped: int) -> Array:
+    if case.dropout is None:
+        return P
+    return np.where(chance(P.shape) < case.dropout, P / (case.dropout if swapped else 1 - case.dropout), 0)

@@ -1,0 +1,71 @@
+"""Right functions in many styles raise nothing; wrong ones, written as people write them, are called by name."""
+
+import numpy as np
+import pytest
+
+import regard as rg
+from check_right import RIGHT, everything, regards, textbook
+from check_wrong import WRONG
+
+
+def label(fn):
+    return f"{fn.__module__.split('.')[-1]}-{fn.__name__}"
+
+
+@pytest.mark.parametrize("fn", RIGHT, ids=label)
+def test_a_right_function_raises_nothing(fn):
+    declared, guessed, warned = RIGHT[fn]
+    report = rg.check(fn, **declared)
+    assert report.ok, report
+    assert set(report.names) - {"EMPTY_SHAPE_CRASH"} <= warned, report
+    assert guessed.items() <= {guess.what: guess.value for guess in report.guessed}.items()
+    assert all(guess.evidence for guess in report.guessed)
+    assert not report.unfinished
+
+
+@pytest.mark.parametrize("fn", [rg.attention, regards], ids=label)
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_regards_own_passes_strictly_in_every_dtype(fn, dtype):
+    report = rg.check(fn, strict=True, dtype=dtype)
+    assert report.names == (), report
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_no_seed_makes_a_right_function_wrong(seed):
+    for fn in (everything, textbook):
+        report = rg.check(fn, seed=seed)
+        assert report.ok, report
+
+
+@pytest.mark.parametrize(("fn", "names", "declared"), WRONG, ids=[fn.__name__ for fn, *_ in WRONG])
+def test_a_wrong_function_is_called_by_name(fn, names, declared):
+    report = rg.check(fn, **declared)
+    assert not report.ok
+    assert {f.name for f in report.findings if f.level == "fault"} | (names & set(report.names)) == names, report
+    assert not report.unfinished, report.seconds
+
+
+def test_there_are_enough_of_them():
+    assert len(WRONG) >= 15
+
+
+def test_a_wrong_scale_is_a_number():
+    report = rg.check(lambda q, k, v: textbook(q * np.float32(1.1), k, v))
+    assert report.names[0] == "SCALE_UNKNOWN"
+    assert "0.388909" in report.findings[0].does
+    assert any("expected 0.353553" in line for line in report.measured)
+
+
+def test_two_known_rules_of_a_library_are_two_findings():
+    """As in a function whose causal rule and window both count from the first key."""
+
+    def attention(query, key, value, is_causal=False, window=None):
+        i, j = np.arange(query.shape[2])[:, None], np.arange(key.shape[2])
+        keep = np.ones((query.shape[2], key.shape[2]), bool)
+        if is_causal:
+            keep &= j <= i
+        if window is not None:
+            keep &= j > i - window
+        return everything(query, key, value, mask=keep)
+
+    assert {"CAUSAL_TOP_LEFT", "WINDOW_TOP_LEFT"} <= set(rg.check(attention).names)

@@ -1,0 +1,89 @@
+"""A plan, and what it says of itself: in words, and in values."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import regard as rg
+
+
+def like(*shape, dtype=np.float32):
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+CALLS = [
+    ([(5, 64)] * 3, {}),
+    ([(0, 64)] * 3, {}),
+    ([(2, 8, 1, 64), (2, 2, 400, 64), (2, 2, 400, 32)], {}),
+    ([(2, 8, 300, 300), (1, 2, 2100, 300), (2, 2, 2100, 9)], {"mask": rg.Causal(), "q_offset": "end"}),
+    ([(2, 6, 1100, 16)] * 3, {"mask": rg.Window(left=9), "q_offset": [3, -4], "softcap": 30, "bias": rg.Alibi(6)}),
+    ([(3, 4, 70, 8), (1, 1, 70, 8), (1, 1, 70, 8)], {"sinks": np.zeros(4)}),
+]
+
+
+@pytest.mark.parametrize(("shapes", "options"), CALLS, ids=str)
+def test_facts_are_json_and_leave_nothing_out(shapes, options):
+    made = rg.plan(*(like(*shape) for shape in shapes), **options)
+    facts, problem = json.loads(json.dumps(made.facts())), made.problem
+    for name in ("target", "why", "threads", "block_rows", "tile_keys", "scratch_bytes", "workspace_bytes"):
+        assert facts.pop(name) == getattr(made, name)
+    for name in ("kv_heads", "d", "dv", "dtype", "scale", "bias", "sinks"):
+        assert facts.pop(name) == getattr(problem, name)
+    tiles = facts.pop("tiles") | {name: facts.pop(name) for name in ("mask_bytes", "bias_bytes")}
+    assert tiles == dataclasses.asdict(made.tiles)
+    assert facts.pop("scores") == list(problem.geometry.user_shape)
+    assert facts.pop("scores_bytes") == made.scores_bytes == np.prod(problem.geometry.shape) * 4
+    offset = options.get("q_offset", 0)
+    assert facts.pop("q_offset") == (1800 if offset == "end" else offset)
+    assert (facts.pop("softcap"), facts.pop("mask")) == (options.get("softcap"), repr(problem.mask))
+    assert facts == {}
+
+
+@pytest.mark.parametrize(("shapes", "options"), CALLS, ids=str)
+def test_the_workspace_is_scratch_mask_and_tables(shapes, options):
+    with rg.config(num_threads=3):
+        made = rg.plan(*(like(*shape) for shape in shapes), **options)
+    tiles = made.tiles
+    assert made.workspace_bytes == 3 * made.scratch_bytes + tiles.mask_bytes + tiles.bias_bytes
+    assert f"{made.workspace_bytes:,} bytes at most besides inputs and output" in made.told()["memory"]
+    assert f"all scores would be {made.scores_bytes:,} bytes" in made.told()["memory"]
+    uncounted = dataclasses.replace(made, tiles=None)
+    assert uncounted.workspace_bytes is None
+    assert uncounted.facts()["tiles"] is None
+    assert set(made.told()) - set(uncounted.told()) == {"tiles", "memory"}
+
+
+@pytest.mark.parametrize(("shapes", "options"), CALLS, ids=str)
+def test_all_tiles_are_no_more_than_the_bound(shapes, options):
+    made = rg.plan(*(like(*shape) for shape in shapes), **options)
+    every = made.tiles.visited + made.tiles.skipped
+    assert every <= made.most_tiles
+    shared = made.problem.kv_leads[0] != (*made.problem.geometry.lead, made.problem.kv_heads)
+    assert every == made.most_tiles or (shared and made.problem.geometry.rank > 2)
+
+
+def test_a_plan_of_float64_and_of_few_bytes():
+    made = rg.plan(*[like(2, 3, 8, dtype=np.float64)] * 3)
+    assert made.scores_bytes == 2 * 3 * 3 * 8
+    assert made.told()["memory"].count("bytes") == 3  # neither mask nor tables
+    assert "mask bands" not in repr(made)
+
+
+def test_printed_it_says_every_line_by_its_name():
+    made = rg.plan(
+        like(1, 8, 200, 64),
+        *[like(1, 2, 4000, 64)] * 2,
+        mask=rg.Causal(),
+        q_offset="end",
+        bias=rg.Alibi(8),
+        softcap=9.5,
+    )
+    lines = repr(made).splitlines()
+    assert [line[:12].strip() for line in lines] == list(made.told())
+    assert [line[12:] for line in lines] == list(made.told().values())
+    assert lines[0].endswith("(1, 8, 200, 4000), 8 heads, 2 of key and value, D 64, Dv 64, float32")
+    assert lines[1].endswith("scale 0.125, softcap 9.5, bias")
+    assert lines[2].endswith("Causal(), query 0 at position 3800")
+    assert f"mask bands {made.tiles.mask_bytes:,} bytes, bias tables {made.tiles.bias_bytes:,} bytes" in lines[-1]
