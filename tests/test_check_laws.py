@@ -31,7 +31,7 @@ def cosines(q, k, v):
 def mixes(axis):
     def attention(q, k, v):
         out = textbook(q, k, v)
-        return out + np.float32(3e-8) * out.mean(axis=axis, keepdims=True)
+        return np.where(out.mean(axis=axis, keepdims=True) > 0, np.nextafter(out, out + 1), out)  # one bit
 
     return attention
 

@@ -113,3 +113,9 @@ def test_the_judge_of_ranges_says_no():
     spans = RowSpans.from_ranges(np.array([0]), np.array([3]), 8)
     with pytest.raises(AssertionError):
         np.testing.assert_array_equal(spans.to_dense()[0], KEPT[1])
+
+
+def test_a_function_that_returns_a_masked_array():
+    mask = rg.from_function(lambda b, h, p, j: np.ma.masked_array(j + 0 * p <= p, j + 0 * p == p))
+    with pytest.raises(rg.MaskError, match="it must return a bool array"):
+        mask.materialize(3, 3)

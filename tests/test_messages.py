@@ -41,7 +41,7 @@ def test_every_way_in_checks_alike(call):
         ({"value": f32(2, 2, 6, 5)}, ["key has 7 rows", "value has 6", "one value per key"]),
         (
             {"key": f32(2, 3, 7, 8), "value": f32(2, 3, 7, 5)},
-            ["4 heads", "has 3", "4 % 3", "swapaxes(-3, -2)"],
+            ["4 heads", "has 3", "4 is none of 3", "swapaxes(-3, -2)"],
         ),
         ({"value": f32(2, 1, 7, 5)}, ["key has 2 heads", "value has 1"]),
         ({"key": f32(3, 2, 7, 8)}, ["(2,)", "(3,)", "do not broadcast"]),
@@ -285,3 +285,30 @@ def test_sizes_beyond_counting(shape, parts):
 def test_a_plan_without_a_mask_counts_at_once():
     tiles = rg.plan(*[Shape(1, 8, 2**20, 64)] * 3).tiles
     assert (tiles.visited, tiles.partial, tiles.skipped) == (8 * 2**14 * -(-(2**20) // 96), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("masks", ["no argument 'masks'", "did you mean mask=?", "softcap, sinks"]),
+        ("alibi_slopes", ["bias=rg.Alibi(slopes)"]),
+        ("cu_seqlens_q", ["rg.varlen_attention"]),
+        ("dropuot", ["the options are mask, bias, q_offset, scale, softcap, sinks"]),
+    ],
+)
+def test_words_that_are_not_options(name, parts):
+    with pytest.raises(TypeError) as caught:
+        rg.attention(Q, K, V, **{name: 1})
+    assert all(part in str(caught.value) for part in parts), caught.value
+
+
+@pytest.mark.parametrize(
+    ("mask", "words"),
+    [(lambda b, h, p, j: j <= p, "rg.from_function(f)"), (rg.Alibi([0.5]), "pass bias=Alibi([0.5])")],
+)
+def test_what_is_meant_for_another_argument(mask, words):
+    refused(rg.MaskError, words, mask=mask)
+
+
+def test_alignment_names_an_integer_too():
+    refused(rg.AlignmentError, "or the position of query 0", mask=rg.Causal())

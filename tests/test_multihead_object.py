@@ -143,3 +143,23 @@ def test_messages_of_a_call():
         TypeError, match=r"scale belongs to the layer: write dataclasses\.replace\(layer, scale=\.\.\.\)"
     ):
         layer(q, k, v, scale=1.0)
+
+
+def test_a_rotary_that_turns_in_place(rng):
+    """The keys of no position are scored with queries that were not turned, whatever the function does to its x."""
+    x, (w, o) = rng.standard_normal((5, 8)), rng.standard_normal((2, 8, 8))
+    extra = {"extra_key": rng.standard_normal((1, 8)), "extra_value": rng.standard_normal((1, 8))}
+
+    def in_place(a, positions):
+        a[...] = rg.rotary_embedding(a, positions)
+        return a
+
+    made = [
+        rg.MultiHeadAttention(
+            query_weight=w, key_weight=w, value_weight=w, output_weight=o, num_heads=2, rotary=rotary, **extra
+        )
+        for rotary in (rg.rotary_embedding, in_place)
+    ]
+    assert_same_bits(made[1](x), made[0](x))
+    with pytest.raises(rg.UnsupportedError, match="rotary is True; it is a function"):
+        dataclasses.replace(made[0], rotary=True)

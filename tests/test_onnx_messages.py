@@ -47,7 +47,7 @@ def test_the_calls_that_are_changed_below_are_right():
         ({"kv_num_heads": 4}, ["V has shape (2, 7, 6)", "kv_num_heads is 4", "6 must be a multiple"]),
         ({"K": f32(2, 2, 7, 6)}, ["(2, 3, 24), (2, 2, 7, 6), (2, 7, 6)", "4-D (B, H, L, D)", "3-D (B, L, H * D)"]),
         ({"K": f32(1, 7, 12)}, ["(1, 7, 12)", "axis 0 is the batch"]),
-        ({"V": f32(2, 6, 6)}, ["key has 7 rows", "value has 6"]),
+        ({"V": f32(2, 6, 6)}, ["with K there are 7 keys", "with V 6 values"]),
     ],
 )
 def test_flat_inputs(changes, parts):
@@ -64,7 +64,7 @@ def test_flat_inputs(changes, parts):
         ({"past_value": f32(2, 2, 5, 3)}, ["past_value is given and past_key is not", "pass both or none"]),
         (PAST | {"past_key": f32(2, 1, 5, 6)}, ["past_key has shape (2, 1, 5, 6)", "(2, 2, past length, 6)"]),
         (PAST | {"past_value": f32(2, 5, 6)}, ["past_value has shape (2, 5, 6)", "(2, 2, past length, 3)"]),
-        (PAST | {"past_value": f32(2, 2, 4, 3)}, ["key has 12 rows", "value has 11"]),
+        (PAST | {"past_value": f32(2, 2, 4, 3)}, ["with past_key there are 12 keys", "with past_value 11 values"]),
         ({"attn_mask": np.array(True)}, ["attn_mask has shape ()", "(2, 4, 3, 7)", "1 to 4 axes"]),
         ({"attn_mask": f32(1, 2, 4, 3, 7)}, ["(1, 2, 4, 3, 7)", "1 to 4 axes"]),
         ({"attn_mask": f32(8)}, ["attn_mask has shape (8,)", "matched from the right, each 1 or full"]),
@@ -152,3 +152,13 @@ def test_without_the_package_the_way_to_get_it(monkeypatch):
 
 def test_nothing_but_reference_ops_imports_the_package():
     assert loaded("import regard.onnx as o, numpy as np; o.attention(*[np.ones((1, 1, 2, 4))] * 3)") == []
+
+
+@pytest.mark.parametrize("short", ["K", "V", "past"])
+def test_one_value_per_key(short):
+    """Where a mask is shorter than the keys, both are cut, and must have been of one length before."""
+    rows = {"K": (3, 5, 0, 0), "V": (5, 3, 0, 0), "past": (4, 4, 2, 3)}[short]
+    K, V, past_key, past_value = (np.zeros((1, 1, n, 8), np.float32) for n in rows)
+    past = {"past_key": past_key, "past_value": past_value} if short == "past" else {}
+    with pytest.raises(rg.ShapeError, match="one value per key"):
+        regard.onnx.attention(np.zeros((1, 1, 4, 8), np.float32), K, V, np.ones((4, 3), bool), **past)

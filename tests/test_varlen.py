@@ -82,6 +82,9 @@ def test_as_the_mask_of_documents(lengths, seed):
 BAD = {
     "rank": (lambda: rg.varlen_attention(X[None], X, X, [0, 6]), rg.ShapeError, "three axes, (H, T, D)"),
     "short": (lambda: rg.varlen_attention(X, X, X, [0, 5]), rg.ShapeError, "from 0 to 5, ascending, and query has 6"),
+    "order of axes": (
+        lambda: rg.varlen_attention(*[X.swapaxes(0, 1)] * 3, [0, 6]), rg.ShapeError, "pass query.swapaxes(0, 1)",
+    ),
     "start": (lambda: rg.varlen_attention(X, X, X, [1, 6]), rg.ShapeError, "runs from 1 to 6"),
     "back": (lambda: rg.varlen_attention(X, X, X, [0, 4, 3, 6]), rg.ShapeError, "not ascending"),
     "lengths": (lambda: rg.varlen_attention(X, X, X, [2, 4]), rg.ShapeError, "np.cumsum([0, *lengths])"),

@@ -157,6 +157,7 @@ def _bounds(name: str, given: Any, array: str, shape: tuple[int, ...]) -> list[i
         order = "ascending" if np.all(np.diff(begins) >= 0) else "not ascending"
         raise ShapeError(
             f"{name} runs from {begins[0]} to {begins[-1]}, {order}, and {array} has {shape[1]} rows (shape {shape}): "
-            f"it begins with 0, ends with {shape[1]} and never steps back; of lengths it is np.cumsum([0, *lengths])"
+            f"it begins with 0, ends with {shape[1]} and never steps back; of lengths it is np.cumsum([0, *lengths]); "
+            f"the axes are (H, T, D): of {array} (T, H, D) pass {array}.swapaxes(0, 1)"
         )
     return [int(begin) for begin in begins]

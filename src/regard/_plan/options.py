@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from regard import _fit
 from regard._errors import AlignmentError, MaskError, UnsupportedError
 from regard._libraries import as_numpy, library_of
 from regard._types import Offsets
+from regard.biases import Bias
 from regard.masks import Dense, Full, KeyLengths, Mask
 from regard.masks._arguments import as_array
 
@@ -38,7 +40,13 @@ _PEERS = {
     "need_weights": "attention_forward(...).weights",
     "return_attn_probs": "attention_forward(...).weights",
     "return_lse": "attention_forward(...).lse",
+    "alibi_slopes": "bias=rg.Alibi(slopes)",
+    "position_bias": "bias=, an array or rg.T5Bias(table, bidirectional=...)",
+    "cu_seqlens_q": "rg.varlen_attention(query, key, value, cu_seqlens_q, cu_seqlens_k)",
+    "cu_seqlens_k": "rg.varlen_attention(query, key, value, cu_seqlens_q, cu_seqlens_k)",
+    "past_key_value": "the joined keys and values, and q_offset= for where the queries stand",
 }
+_OPTIONS = ("mask", "bias", "q_offset", "scale", "softcap", "sinks")
 
 
 def refuse_unknown(unknown: dict[str, Any]) -> None:
@@ -46,8 +54,8 @@ def refuse_unknown(unknown: dict[str, Any]) -> None:
     for name in unknown:
         if name in _PEERS:
             raise TypeError(f"{name}= is another library's argument; here write {_PEERS[name]}")
-        known = "mask, bias, q_offset, scale, softcap, sinks, dropout"
-        raise TypeError(f"there is no argument {name!r}; the options are {known}")
+        meant = "".join(f"; did you mean {close}=?" for close in get_close_matches(name, _OPTIONS, n=1))
+        raise TypeError(f"there is no argument {name!r}{meant}; the options are {', '.join(_OPTIONS)}")
 
 
 def as_mask(mask: Any) -> Mask:
@@ -61,6 +69,10 @@ def as_mask(mask: Any) -> Mask:
     hint = " (causal attention is mask=rg.Causal())" if isinstance(mask, bool | str) else ""
     if isinstance(mask, type) and issubclass(mask, Mask):
         hint = f" (a class: write {mask.__name__}(...), with parentheses)"
+    elif callable(mask):
+        hint = " (a rule of your own is rg.from_function(f), f(b, h, p, j) on integer arrays)"
+    elif isinstance(mask, Bias):
+        hint = f" (numbers that are added to the scores: pass bias={mask!r})"
     raise MaskError(
         f"mask is {mask!r} of type {type(mask).__name__}{hint}; it must be a bool array, True = may attend, "
         "or a mask such as rg.Causal() & rg.KeyLengths(lengths)"
@@ -116,9 +128,10 @@ def resolve_offset(
         if queries == keys or not what:
             return 0
         raise AlignmentError(
-            f"{what} depends on positions, and {queries} queries can stand among {keys} keys in two ways: pass "
-            f'q_offset="start" (query i at position i) or q_offset="end" (query i at position {keys - queries} + i: '
-            "the last query at the last key, as when decoding with a cache)"
+            f"{what} depends on positions, and {queries} queries can stand among {keys} keys in more than one way: "
+            f'pass q_offset="start" (query i at position i), q_offset="end" (query i at position {keys - queries} + i: '
+            "the last query at the last key, as when decoding with a cache), or the position of query 0, an int or "
+            "ints per batch"
         )
     if q_offset == "start":
         return 0

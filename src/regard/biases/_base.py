@@ -59,6 +59,11 @@ class Bias(ABC):
     def positional(self) -> bool:
         """Whether the bias depends on where the queries stand among the keys."""
 
+    @property
+    @abstractmethod
+    def heads(self) -> int:
+        """Query heads that the bias tells apart; 1: none."""
+
     @abstractmethod
     def check(self, geometry: Geometry) -> None:
         """Raise ShapeError if what the bias holds does not fit the scores."""
@@ -86,7 +91,7 @@ class Bias(ABC):
         *,
         q_offset: int | npt.ArrayLike = 0,
         lead: tuple[int, ...] = (),
-        heads: int = 1,
+        heads: int | None = None,
         dtype: npt.DTypeLike = np.float32,
     ) -> Array:
         """Spell the bias out as an array: O(queries · keys) memory.
@@ -94,7 +99,7 @@ class Bias(ABC):
         Parameters
         ----------
         queries, keys, lead, heads
-            Sizes of the scores.
+            Sizes of the scores; default: the heads that the bias tells apart.
         q_offset
             Position of query 0, or one per batch entry, broadcasting to ``lead``.
         dtype
@@ -103,7 +108,7 @@ class Bias(ABC):
         Returns
         -------
         array, shape ``(*lead, heads, queries, keys)``
-            ``(queries, keys)`` for one head without lead, the default.
+            ``(queries, keys)`` for one head without lead.
 
         Raises
         ------
@@ -117,7 +122,7 @@ class Bias(ABC):
         array([[-0.5,  0. , -0.5],
                [-1. , -0.5,  0. ]], dtype=float32)
         """
-        geometry = as_geometry(queries, keys, q_offset, lead, heads)
+        geometry = as_geometry(queries, keys, q_offset, lead, self.heads if heads is None else heads)
         self.check(geometry)
         total = np.zeros(geometry.shape, dtype)
         for part in self.parts:
@@ -145,6 +150,10 @@ class Sum(Bias):
     @property
     def positional(self) -> bool:
         return any(term.positional for term in self.terms)
+
+    @property
+    def heads(self) -> int:
+        return max(term.heads for term in self.terms)
 
     def check(self, geometry: Geometry) -> None:
         for term in self.terms:
@@ -195,6 +204,11 @@ class DenseBias(Bias):
     @property
     def positional(self) -> Literal[False]:
         return False
+
+    @property
+    def heads(self) -> int:
+        shape = np.shape(self.array)
+        return int(shape[-3]) if len(shape) > 2 else 1
 
     def check(self, geometry: Geometry) -> None:
         message = misfit("bias", tuple(self.array.shape), geometry)

@@ -41,6 +41,10 @@ class DistanceBias(Bias):
         """Heads that the bias tells apart; 1: none."""
         return int(self.table.shape[0])
 
+    def _at(self, distance: IntArray, dtype: np.dtype[Any]) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold is infinite, as in an array
+            return self.at(distance, dtype)
+
     @abstractmethod
     def at(self, distance: IntArray, dtype: np.dtype[Any]) -> Array:
         """Evaluate the formula: ``(heads, *distance.shape)``."""
@@ -54,7 +58,7 @@ class DistanceBias(Bias):
 
     def values(self, geometry: Geometry, rows: IntArray, keys: IntArray, dtype: npt.DTypeLike) -> Array:
         distance = keys - positions(geometry, rows)  # (*lead, 1, rows, keys)
-        return np.moveaxis(self.at(distance[..., 0, :, :], np.dtype(dtype)), 0, -3)
+        return np.moveaxis(self._at(distance[..., 0, :, :], np.dtype(dtype)), 0, -3)
 
     def lower(self, geometry: Geometry, dtype: npt.DTypeLike) -> list[Array | Table]:
         offset = geometry.q_offset
@@ -62,7 +66,7 @@ class DistanceBias(Bias):
         start = np.zeros((*geometry.lead, self.heads), np.int64)
         runs, used = [], 0
         for first, last, members in _runs(offsets, geometry):
-            run = self.at(np.arange(first, last), np.dtype(dtype))
+            run = self._at(np.arange(first, last), np.dtype(dtype))
             heads = used + np.arange(self.heads) * run.shape[1]
             start[members] = heads + (-offsets[members] - first)[..., None]
             runs.append(run.ravel())
@@ -116,8 +120,8 @@ class Alibi(DistanceBias):
                 raise ShapeError(f"Alibi({slopes}): give a number of heads, 1 to {_MAX_HEADS}, or their slopes")
             slopes = _paper_slopes(int(slopes))
         held = _floats("Alibi", "slopes", slopes, "(Hq,)", 1)
-        if not np.isfinite(held).all():
-            raise ShapeError(f"Alibi: the slopes are {held.tolist()}; they must be finite: a mask hides keys")
+        if not (np.abs(held) <= np.finfo(np.float32).max).all():
+            raise ShapeError(f"Alibi: slopes are {held.tolist()}; they must be finite in float32; a mask hides keys")
         self._hold(held)
 
     @property

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 
 from regard._errors import RegardError
+from regard._plan.shapes import MAX_AXES
 from regard._types import Array
 
 _PREFIX = len(np.lib.format.MAGIC_PREFIX) + 2  # and two bytes of version
@@ -114,6 +115,8 @@ def _header(path: Path, file: BinaryIO) -> Npy:
     if offset > len(start):
         raise NpyError(f"{path} is cut short in its header: {size:,} bytes, at least {offset:,} by its own account")
     shape, fortran_order, dtype = _parsed(path, version, start[_PREFIX:offset])
+    if len(shape) > MAX_AXES:
+        raise NpyError(f"{path} holds an array of {len(shape)} axes; arrays have up to {MAX_AXES}: reshape it")
     _check(path, shape, dtype)
     claimed, there = math.prod(shape) * dtype.itemsize, size - offset
     if claimed != there:

@@ -8,12 +8,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from regard._errors import ShapeError
+from regard._errors import ShapeError, UnsupportedError
 from regard._plan.options import as_mask, as_offset, resolve_offset
 from regard._plan.shapes import broadcast_lead
 from regard._types import Array, IntArray
 
 Rotary: TypeAlias = Callable[[Array, IntArray], Array]
+
+
+def check_rotary(rotary: object) -> None:
+    """Raise UnsupportedError for what cannot be called."""
+    if rotary is not None and not callable(rotary):
+        raise UnsupportedError(
+            f"rotary is {rotary!r}; it is a function rotary(x, positions), such as rg.rotary_embedding"
+        )
 
 
 def rotate(rotary: Rotary, q: Array, k: Array, mask: Any, q_offset: Any) -> tuple[Array, Array]:
@@ -28,7 +36,7 @@ def rotate(rotary: Rotary, q: Array, k: Array, mask: Any, q_offset: Any) -> tupl
 
 
 def _turned(rotary: Rotary, x: Array, positions: IntArray) -> Array:
-    turned = rotary(x, positions)
+    turned = rotary(x.copy(), positions)  # a copy: it may turn in place, and keys of no position need x as it was
     shape, dtype = getattr(turned, "shape", None), getattr(turned, "dtype", None)
     if shape != x.shape or dtype != x.dtype:
         raise ShapeError(

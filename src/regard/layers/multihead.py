@@ -19,7 +19,7 @@ from regard.state import join, share_out
 
 from ._checks import as_weights, check_heads, check_weights, take_inputs
 from ._result import JoinedWeights, MultiHeadResult
-from ._rotary import Rotary, name_of, rotate
+from ._rotary import Rotary, check_rotary, name_of, rotate
 from ._tensors import bert_weights, llama_weights, torch_weights
 from .heads import merge_heads, split_heads
 
@@ -115,6 +115,7 @@ class MultiHeadAttention:
         arrays = as_weights({name: value for name, value in given.items() if value is not None or name in _WEIGHTS})
         check_weights(arrays, heads, kv_heads)
         as_scale(self.scale), as_softcap(self.softcap)
+        check_rotary(self.rotary)
         for name, value in {**arrays, "num_heads": heads, "num_kv_heads": kv_heads}.items():
             object.__setattr__(self, name, value)
 

@@ -48,7 +48,7 @@ class Function(Mask):
         entries = np.arange(math.prod(lead)).reshape(*lead, 1, 1, 1)
         arguments = (entries, np.arange(heads)[:, None, None], positions(geometry, rows), keys.copy())
         kept = self.function(*(with_axes(argument, len(shape)) for argument in arguments))
-        if not isinstance(kept, np.ndarray | np.bool_) or kept.dtype != np.bool_ or not _broadcasts(kept, shape):
+        if type(kept) not in (np.ndarray, np.bool_) or kept.dtype != np.bool_ or not _broadcasts(kept, shape):
             what = f"dtype {kept.dtype} and shape {kept.shape}" if isinstance(kept, np.ndarray) else repr(kept)
             raise MaskError(
                 f"{self!r} returned {what}, asked for a block of shape {shape}; it must return a bool array, "

@@ -75,10 +75,12 @@ def as_inputs(
     if (past_key is None) != (past_value is None):
         given, missing = ("past_value", "past_key") if past_key is None else ("past_key", "past_value")
         raise ShapeError(f"{given} is given and {missing} is not: they go together, pass both or none")
+    check_rows("K", named["K"], "V", named["V"])
     if past_key is None:
         return Inputs(named["Q"], named["K"], named["V"], None, rank == 3, intake.library)
     key = _joined("past_key", intake("past_key", past_key), "K", named["K"])
     value = _joined("past_value", intake("past_value", past_value), "V", named["V"])
+    check_rows("past_key", key, "past_value", value)
     past = key.shape[2] - named["K"].shape[2]
     return Inputs(named["Q"], key, value, past, rank == 3, intake.library)
 
@@ -95,6 +97,15 @@ def to_heads(name: str, array: Array, heads: Any, attribute: str) -> Array:
         )
     view: Array = split_heads(array, count)
     return view
+
+
+def check_rows(key_name: str, key: Array, value_name: str, value: Array) -> None:
+    """Raise ShapeError unless there is one value per key: a mask shorter than the keys cuts both."""
+    if key.shape[2] != value.shape[2]:
+        raise ShapeError(
+            f"with {key_name} there are {key.shape[2]} keys and with {value_name} {value.shape[2]} values (shapes "
+            f"{key.shape} and {value.shape}, as (B, H, L, D)): there is one value per key"
+        )
 
 
 _ATTRIBUTE = {"Q": "q_num_heads", "K": "kv_num_heads", "V": "kv_num_heads"}

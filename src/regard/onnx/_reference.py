@@ -27,7 +27,7 @@ def reference_ops() -> list[type[OpRun]]:
 
     Examples
     --------
-    With a model that `onnx.load` gave, and its inputs by name::
+    With a model that ``onnx.load`` gave, and its inputs by name::
 
         evaluator = onnx.reference.ReferenceEvaluator(model, new_ops=regard.onnx.reference_ops())
         outputs = evaluator.run(None, inputs)
