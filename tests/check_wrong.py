@@ -203,6 +203,14 @@ def two_at_once(q, k, v, causal=False):
     return softmax(s) @ v
 
 
+@wrong("WO_MISSING", "SPLIT_INTERLEAVED")
+def a_layer_with_two_faults(x, wq, wk, wv, wo, heads):
+    b, s, e = x.shape
+    q, k, v = (np.moveaxis((x @ w).reshape(b, s, e // heads, heads), 3, 1) for w in (wq, wk, wv))
+    out = softmax(q @ k.swapaxes(-1, -2) / math.sqrt(e // heads)) @ v
+    return out.swapaxes(1, 2).reshape(b, s, e)
+
+
 @wrong("SCALE_UNKNOWN")
 def a_scale_of_its_own(q, k, v):
     return softmax(0.2 * (q @ k.swapaxes(-1, -2))) @ v

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import regard as rg
+from check_mutants import as_function
 from check_right import RIGHT, everything, regards, textbook
 from check_wrong import WRONG
+from regard.check.faults import BY_NAME
 
 
 def label(fn):
@@ -54,6 +56,23 @@ def test_a_wrong_scale_is_a_number():
     assert report.names[0] == "SCALE_UNKNOWN"
     assert "0.388909" in report.findings[0].does
     assert any("expected 0.353553" in line for line in report.measured)
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("TAIL_DROPPED", "tiles of 32 keys"),
+        ("TAIL_ZERO_KEYS", "tiles of 64 keys"),
+        ("TILE_LAST_ONLY", "tiles of 8 keys"),
+        ("TILE_NO_RESCALE", "tiles of 48 keys"),
+        ("MASK_FILL_SMALL", "-100"),
+        ("CLAMPED_LOGITS", "50"),
+    ],
+)
+def test_a_number_in_a_fault_is_read_off(name, label):
+    finding = rg.check(as_function(BY_NAME[name].variants[label])).findings[0]
+    assert finding.name == name
+    assert finding.does.endswith(f": {label}")
 
 
 def test_two_known_rules_of_a_library_are_two_findings():

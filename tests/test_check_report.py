@@ -158,6 +158,21 @@ def test_a_function_that_refuses_everything():
     assert "no such kernel" in str(report)
 
 
+@pytest.mark.parametrize(
+    ("fn", "said"),
+    [
+        (lambda q, k, v: None, "it returns None"),
+        (lambda q: q, "positional argument"),
+        (lambda q, k, v: sys.exit(3), "SystemExit: 3"),
+        (lambda q, k, v: "text", "could not convert"),
+    ],
+)
+def test_what_is_no_attention_function_is_survived(fn, said):
+    report = rg.check(fn)
+    assert report.names == ("REFUSES",)
+    assert said in str(report)
+
+
 def test_a_refused_option_is_a_warning():
     def attention(q, k, v, causal=False):
         if causal:

@@ -59,6 +59,12 @@ CALLS = {
     "sinks": ("mask=narrow, sinks=np.zeros(1, np.float32)", ""),
     "bias row": ("mask=narrow, bias=bias", "bias = np.zeros((1, 1, 1, S), np.float32)"),
     "bias column": ("mask=narrow, bias=bias", "bias = np.zeros((S, 1), np.float64)"),
+    "alibi": ("mask=narrow, bias=rg.Alibi(1)", ""),
+    "t5": (
+        "mask=narrow, bias=rg.T5Bias(np.ones((32, 1)), bidirectional=True) + row",
+        "row = np.ones((1, 1, 1, S), dtype)",
+    ),
+    "relative": ("mask=rg.Causal() & rg.Window(left=63), bias=rg.RelativeBias(np.ones(129)), q_offset=5", ""),
     "documents": ("mask=rg.Documents(ids)", "ids = np.arange(S) // 512"),
     "causal documents": ("mask=rg.Causal() & rg.Documents(ids)", "ids = np.arange(S) // 1024"),
     "key lengths": ("mask=narrow & rg.KeyLengths([100_000])", ""),
@@ -100,6 +106,7 @@ def test_tables_of_long_sequences(name, dtype):
 
 
 PER_HEAD = {
+    "a mask per head": ("rg.PerHead([narrow, rg.Window(left=9, right=0), narrow & rg.Dilated(2), rg.Empty()])", ""),
     "row of keys per head": ("row", "row = np.arange(S) < np.array([100, 90, 80, 70]).reshape(1, 4, 1, 1)"),
     "blocks per head": (
         "rg.Causal() & rg.Blocks(table, (64, 256))",

@@ -42,7 +42,7 @@ def as_int(value: Any) -> int | None:
     if type(value) is int:
         return value
     try:
-        return None if isinstance(value, bool) else operator.index(value)
+        return None if isinstance(value, bool | np.bool_) else operator.index(value)  # NumPy 1 counts np.True_ as 1
     except TypeError:
         return None
 

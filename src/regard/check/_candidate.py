@@ -138,6 +138,8 @@ class Candidate:
 
     def receive(self, case: Case, outs: list[Any]) -> Array:
         """Join the function's results, in float64 and in the case's layout."""
+        if any(out is None for out in outs):
+            raise TypeError("it returns None")
         arrays = [np.asarray(self.element_of(out)).astype(np.float64) for out in outs]
         if case.layer:
             return arrays[0]

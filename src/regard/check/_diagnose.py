@@ -15,7 +15,7 @@ from ._fault import Fault, Steps, model
 from ._finding import Example, Finding
 from ._laws import Law
 from ._oracle import RIGHT
-from ._probes import Setting
+from ._probes import Setting, finer
 from ._replay import script
 from ._shrink import shrink
 from ._tolerance import FAIL, Judge, Outcome, Refused, outcome
@@ -67,6 +67,9 @@ def explained(search: Search, diagnosis: Diagnosis, shown: Shown) -> list[Findin
     if not diagnosis.explanations:
         return [_unexplained(search, diagnosis, shown)]
     first, *others = diagnosis.explanations
+    labels = {variant: _label(search, shown, first, variant) for variant in first}
+    first = tuple(Variant(v.fault, labels[v][0]) for v in first)
+    labels_of = {variant.fault: label for variant, label in labels.items()}
     deciding = search.deciding(diagnosis.explanations) if others else []
     found = []
     for variant in first:
@@ -74,12 +77,30 @@ def explained(search: Search, diagnosis: Diagnosis, shown: Shown) -> list[Findin
         extra = [f"told apart by {', '.join(deciding)}" if deciding else "no probe tells them apart"] if also else []
         evidence = _evidence(variant.fault, shown)
         example = _smallest(search, diagnosis, shown, first, variant)
-        found.append(_finding(variant, first, diagnosis, (*evidence, *extra), also, example, shown.candidate))
+        label = " or ".join(labels_of[variant.fault])
+        found.append(_finding(variant, label, first, diagnosis, (*evidence, *extra), also, example, shown.candidate))
     return sorted(found, key=lambda f: f.level != "fault")
+
+
+def _label(search: Search, shown: Shown, explanation: tuple[Variant, ...], variant: Variant) -> list[str]:
+    """Which variants of a fault explain everything; if several do, finer cases are asked."""
+
+    def instead(label: str) -> tuple[Variant, ...]:
+        return tuple(Variant(v.fault, label) if v is variant else v for v in explanation)
+
+    labels = [x for x in variant.fault.variants if x == variant.label or search.explains(instead(x), search.order)]
+    for case in finer(shown.setting) if len(labels) > 1 else ():
+        if not case.features <= search.features or not shown.in_time():
+            continue
+        judge, got = Judge.of(case, shown.setting.dtype), shown.candidate(case)
+        left = [x for x in labels if judge.alike(got, outcome(model(*(v.steps for v in instead(x))), case))]
+        labels = left or labels
+    return labels
 
 
 def _finding(
     variant: Variant,
+    label: str,
     explanation: tuple[Variant, ...],
     diagnosis: Diagnosis,
     evidence: tuple[str, ...],
@@ -94,7 +115,7 @@ def _finding(
     )
     sure = "one of several" if also else "certain"
     certainty = f"{sure}: {share}" + (f", together with {', '.join(others)}" if others else "")
-    does = f"{fault.does}: {variant.label}" if variant.label else fault.does
+    does = f"{fault.does}: {label}" if label else fault.does
     return Finding(
         fault.name, "warning" if fault.edge else "fault", certainty, does, fault.why, fault.mend,
         evidence if not fault.edge else (), (*fault.also, *also), example,

@@ -107,6 +107,11 @@ class Search:
         self.failing = [name for name in answers if not known.judges[name].passes(answers[name])]
         self.order = [*self.failing, *(name for name in answers if name not in self.failing)]
 
+    @property
+    def features(self) -> frozenset[str]:
+        """What the function was asked about."""
+        return frozenset().union(*(self.known.cases[name].features for name in self.answers))
+
     def run(self) -> Diagnosis:
         """Try one fault, then one with a background, then two."""
         for attempt in (self._singles, self._backgrounds_alone, self._with_background, self._pairs):
@@ -153,7 +158,7 @@ class Search:
 
     def _pairs(self) -> Iterator[tuple[Variant, ...]]:
         """Two faults: the first explains some answers alone, where the second is not asked about."""
-        core = [v for v in self.variants if not v.fault.edge]
+        core = [v for v in self.variants if not v.fault.edge and self._matters(v)]
         some = [v for v in core if any(self.explains((v,), [name]) for name in self.failing)]
         tried = 0
         for background in [(), *self._likely()[:3]]:
@@ -164,6 +169,10 @@ class Search:
                 if _apart(a, background) and _apart(b, background) and self.explains((a, b, *background), self.order):
                     yield (a, b, *background)
                     return
+
+    def _matters(self, variant: Variant) -> bool:
+        """Whether a fault changes an answer that is wrong."""
+        return any(not self.known.judges[n].passes(self.known.answer((variant,), n)) for n in self.failing)
 
     def _simplest(self, found: list[tuple[Variant, ...]]) -> tuple[tuple[Variant, ...], ...]:
         """Of variants of one and the same set of faults, the first."""

@@ -52,6 +52,25 @@ def probes(setting: Setting) -> tuple[Case, ...]:
     )
 
 
+@lru_cache(maxsize=16)
+def finer(setting: Setting) -> tuple[Case, ...]:
+    """Cases that tell variants of one fault apart: how long a tile is, what number is filled in or clamped to."""
+    rng = np.random.default_rng(setting.seed)
+    growing = next(case for case in probes(setting) if case.name == "tiles_growing")
+    cases = [
+        replace(growing, name=f"{n}_keys", key=growing.key[..., :n, :], value=growing.value[..., :n, :])
+        for n in (3, 5, 9, 17, 33, 49, 65, 97, 129)
+    ]
+    cases += [_hidden_level(rng, f"visible_below{level}", level, 0) for level in (-5, -30, -75, -500)]
+    for level in (15, 35, 65, 84):
+        q, k = np.zeros((2, 3, 5, 4)), np.zeros((2, 3, 7, 4))
+        q[..., 0], k[..., 0], k[..., 1, 0] = 1, 2 * level, 2 * level - 4
+        cases.append(Case(f"level_{level}", q, k, rng.standard_normal((2, 3, 7, 6)), exact=True))
+    if setting.equal_widths:
+        cases = [_widened(case, rng) for case in cases]
+    return tuple(case.cast(setting.dtype) for case in cases)
+
+
 def normal(
     rng: np.random.Generator, name: str, queries: int, keys: int, *, heads: int = 3, widths: tuple[int, int] = (8, 6)
 ) -> Case:

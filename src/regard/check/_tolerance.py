@@ -42,7 +42,7 @@ def outcome(oracle: Callable[[Case], Array], case: Case) -> Outcome:
     """Ask an oracle, right or wrong; one whose arrays do not fit refuses."""
     try:
         return observe(case, oracle(case))
-    except (ValueError, IndexError, TypeError) as error:
+    except (ValueError, IndexError, TypeError, ArithmeticError) as error:
         return Refused(f"{type(error).__name__}: {error}")
 
 
