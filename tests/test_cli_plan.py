@@ -202,7 +202,7 @@ def test_a_file_of_more_axes_than_old_numpy_has(plan):
         head = {"descr": "<f4", "fortran_order": False, "shape": (1,) * 34}
         np.lib.format.write_array_header_1_0(file, head)
         file.write(bytes(4))
-    assert plan("q.npy")[::2] == (2, "regard: q.npy has 34 axes; give at most 32\n")
+    assert plan("q.npy")[::2] == (2, "regard: q.npy holds an array of 34 axes; arrays have up to 32: reshape it\n")
 
 
 # --- refused --------------------------------------------------------------------------------------
@@ -229,8 +229,11 @@ def test_a_file_of_more_axes_than_old_numpy_has(plan):
         (["1,8,20,64", "1,3,20,64"], "grouped heads need a multiple"),
         (["1,8,20,64", "1,8,20,64", "--key", "1,8,20,64"], "key was given twice: 1,8,20,64 and --key 1,8,20,64"),
         (["4,4", "4,4", "4,4", "4,4"], "4 arrays were given; give query"),
-        (["1,8,20,64", "--key", "1,8,40,64", "--mask", "Causal()"], "pass --q-offset start (query i at position i) or"),
-        (["1,8,20,64", "--key", "1,8,40,64", "--bias", "Alibi(8)"], "or --q-offset end (query i at position 20 + i"),
+        (
+            ["1,8,20,64", "--key", "1,8,40,64", "--mask", "Causal()"],
+            "pass --q-offset start (query i at position i), --q-offset end",
+        ),
+        (["1,8,20,64", "--key", "1,8,40,64", "--bias", "Alibi(8)"], ", --q-offset end (query i at position 20 + i"),
         (
             ["2,1,20,64", "--key", "2,1,40,64", "--mask", "Causal() & KeyLengths([9, 40])", "--q-offset", "end"],
             "pass --q-offset with length - queries of each, such as 3,5",

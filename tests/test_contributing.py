@@ -62,7 +62,7 @@ def test_files_exist():
 @pytest.mark.parametrize(
     ("file", "names"),
     [
-        ("src/regard/_plan/options.py", ["as_softcap", "refuse_unknown", "known =", "_PEERS"]),
+        ("src/regard/_plan/options.py", ["as_softcap", "refuse_unknown", "_OPTIONS", "_PEERS"]),
         ("src/regard/_engine.py", ["def score_map"]),
         ("src/regard/cli/_mask.py", ["LEAVES"]),
         ("src/regard/masks/_documents.py", ["(ArrayLeaf)"]),

@@ -21,6 +21,7 @@ from regard._attention.forward import plan
 from regard._errors import AlignmentError, DTypeError, MaskError, RegardError, ShapeError, UnsupportedError
 from regard._libraries import bfloat16
 from regard._plan import Plan, make_plan, make_problem
+from regard._plan.shapes import MAX_AXES
 from regard._types import FLOAT_DTYPES
 
 from ._bias import parse_bias
@@ -33,7 +34,6 @@ from ._shell import in_shell
 _SHAPE = re.compile(r"[(\[]?\s*-?[0-9]{1,19}(\s*,\s*-?[0-9]{1,19})*\s*,?\s*[)\]]?")
 _INTEGERS = re.compile(r"-?[0-9]{1,19}(\s*,\s*-?[0-9]{1,19})*")
 _ANY_DTYPE = ("bias", "sinks")  # the others have one between them
-_MAX_AXES = 32  # NumPy before 2.0 has no more
 # Tiles are counted one by one: what takes a moment is announced, and what would take hours is not begun.
 _PATIENCE_TILES, _MAX_TILES = 10**6, 10**10
 
@@ -146,9 +146,9 @@ class _Described:
 
 def _of_shape(name: str, shape: Any, dtype: np.dtype[Any]) -> _Described:
     elements = math.prod(size for size in shape if size)
-    if len(shape) > _MAX_AXES or min(shape) < 0 or elements * dtype.itemsize > sys.maxsize:
+    if len(shape) > MAX_AXES or min(shape) < 0 or elements * dtype.itemsize > sys.maxsize:
         raise ShapeError(
-            f"{name} has shape {shape}, which no array has: up to {_MAX_AXES} sizes of 0 or more, "
+            f"{name} has shape {shape}, which no array has: up to {MAX_AXES} sizes of 0 or more, "
             f"{sys.maxsize:.4g} bytes in all"
         )
     return _Described(shape, dtype)
@@ -166,8 +166,6 @@ def _of_file(name: str, file: Npy, dtype: np.dtype[Any] | None) -> _Described:
         found = dtype
     if dtype is not None and found.name in FLOAT_DTYPES and found.name != dtype.name and name not in _ANY_DTYPE:
         raise DTypeError(f"{file.path} holds {found.name}, and --dtype says {dtype.name}: leave --dtype out")
-    if len(file.shape) > _MAX_AXES:
-        raise ShapeError(f"{file.path} has {len(file.shape)} axes; give at most {_MAX_AXES}")
     return _Described(file.shape, found)
 
 
