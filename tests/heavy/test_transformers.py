@@ -34,4 +34,4 @@ def test_hidden_states_and_attention(encoders, text):
     for mine, layer in zip(trace.hidden, want.hidden_states, strict=True):
         np.testing.assert_allclose(mine, layer[0].numpy(), atol=2e-5)
     for mine, layer in zip(trace.attention, want.attentions, strict=True):
-        np.testing.assert_allclose(mine.result.weights[...], layer[0].numpy(), atol=1e-5)
+        np.testing.assert_allclose(mine.weights[...], layer[0].numpy(), atol=1e-5)
