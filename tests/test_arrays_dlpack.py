@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import regard as rg
-from judges import assert_same_bits
+from judges import assert_same_bits, refused
 from regard._arrays import Operands, as_input
 from regard._libraries import library_of
 
@@ -204,13 +204,6 @@ def test_a_verdict_that_came_too_early_is_not_kept(monkeypatch):
     assert library_of("x", Tensor()) is None
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Tensor))
     assert library_of("x", Tensor()).what == "torch tensor"
-
-
-def refused(error, *parts, args, call=rg.attention, **options):
-    with pytest.raises(error) as caught:
-        call(*args, **options)
-    message = str(caught.value)
-    assert all(part in message for part in parts), message
 
 
 @pytest.mark.parametrize(

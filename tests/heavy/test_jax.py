@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import regard as rg
-from judges import assert_agrees, assert_same_bits
+from judges import assert_agrees, assert_same_bits, refused
 from regard import _engine
 from regard._arrays import Operands
 from regard._libraries._jax import Jax
@@ -151,13 +151,6 @@ def test_masks_biases_sinks_and_offsets(qkv):
     same({"scale": jnp.array(0.25), "softcap": jnp.array(3.0)}, {"scale": 0.25, "softcap": 3.0})
     table = jnp.asarray(keep)
     assert rg.Dense(table).array.ctypes.data == table.unsafe_buffer_pointer()
-
-
-def refused(error, *parts, args, call=rg.attention, **options):
-    with pytest.raises(error) as caught:
-        call(*args, **options)
-    message = str(caught.value)
-    assert all(part in message for part in parts), message
 
 
 @pytest.mark.parametrize("call", [rg.attention, rg.attention_forward, rg.reference.attention])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import regard as rg
-from judges import assert_agrees, assert_same_bits
+from judges import assert_agrees, assert_same_bits, refused
 from regard import _engine
 from regard._arrays import Operands
 
@@ -170,13 +170,6 @@ def test_a_backward_pass_knows_that_out_was_written_to(qkv):
     rg.attention(*qkv, out=out)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
-
-
-def refused(error, *parts, args, call=rg.attention, **options):
-    with pytest.raises(error) as caught:
-        call(*args, **options)
-    message = str(caught.value)
-    assert all(part in message for part in parts), message
 
 
 def test_out_is_refused_where_it_cannot_be_written(qkv):
