@@ -11,6 +11,7 @@ import pytest
 
 import regard as rg
 from judges import assert_same_bits
+from processes import needs_fork
 from regard import _runtime
 
 X = np.random.default_rng(0).standard_normal((2, 200, 32), dtype=np.float32)
@@ -93,7 +94,7 @@ with rg.config(num_threads=2):
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@needs_fork
 def test_fork_after_a_threaded_call():
     done = in_new_process(FORK)
     assert done.stdout.split() == ["same", "True"], done.stderr

@@ -14,6 +14,7 @@ from transformers import masking_utils as rules
 import regard as rg
 import regard.transformers
 import tiny_models
+from processes import linux
 from regard.masks import KeyPadding
 from regard.masks._function import Function
 from regard.transformers._hand_over import hand_over
@@ -300,7 +301,7 @@ print(peak() - before)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@linux
 def test_a_long_prompt_takes_no_quadratic_memory():
     """Two prompts of 8192 tokens: a bool mask of their pairs takes 128 MB, scores of 4 heads 2 GB."""
     done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True, timeout=300)

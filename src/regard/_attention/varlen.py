@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from regard._libraries import as_numpy
 from regard._plan import as_mask, make_problem
 from regard._types import IntArray
 from regard.biases import Bias, DenseBias
-from regard.masks import Blocks, Dense, Documents, KeyLengths, KeyPadding, Mask
+from regard.masks import Blocks, Dense, Documents, KeyLengths, KeyPadding
 
 from .forward import attention
 
@@ -122,7 +121,7 @@ def varlen_attention(
 def _refuse_tables(mask: Any, bias: Bias | None) -> None:
     """Raise for what has a shape of its own: it would fit sequences of one length, and mean each of them."""
     asked = as_mask(mask)
-    if any(isinstance(leaf, Dense | Blocks | KeyPadding | KeyLengths | Documents) for leaf in _leaves(asked)):
+    if any(isinstance(leaf, Dense | Blocks | KeyPadding | KeyLengths | Documents) for leaf in asked.leaves):
         raise MaskError(
             f"{asked!r} tells rows or keys by number, and packed sequences each count from 0: use masks without a "
             "shape, such as rg.Causal() & rg.Window(left=256); for one mask over the packed rows call attention with "
@@ -133,13 +132,6 @@ def _refuse_tables(mask: Any, bias: Bias | None) -> None:
             f"bias is {bias!r}, an array of one shape, and packed sequences each count from 0: use a bias without a "
             "shape, such as rg.Alibi(heads)"
         )
-
-
-def _leaves(mask: Mask) -> Iterator[Mask]:
-    if not mask.parts:
-        yield mask
-    for part in mask.parts:
-        yield from _leaves(part)
 
 
 def _bounds(name: str, given: Any, array: str, shape: tuple[int, ...]) -> list[int]:

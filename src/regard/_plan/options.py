@@ -136,7 +136,7 @@ def resolve_offset(
     if q_offset == "start":
         return 0
     if q_offset == "end":
-        if what and _has_lengths(mask):
+        if what and any(isinstance(leaf, KeyLengths) for leaf in mask.leaves):
             raise AlignmentError(
                 f'q_offset="end" counts from the last of {keys} keys, but {mask!r} says that sequences end earlier: '
                 "pass q_offset=lengths - Sq"
@@ -145,7 +145,3 @@ def resolve_offset(
     offset = q_offset if isinstance(q_offset, Offsets) else int(q_offset)
     _fit.check_offset(offset, lead)
     return offset
-
-
-def _has_lengths(mask: Mask) -> bool:
-    return isinstance(mask, KeyLengths) or any(_has_lengths(part) for part in mask.parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TypeAlias
 
@@ -23,6 +24,14 @@ class Expression(ABC):
     @abstractmethod
     def parts(self) -> tuple[Expression, ...]:
         """The masks that this one combines; none for a leaf."""
+
+    @property
+    def leaves(self) -> Iterator[Expression]:
+        """The masks at the ends of the expression; itself for a leaf."""
+        if not self.parts:
+            yield self
+        for part in self.parts:
+            yield from part.leaves
 
     @property
     def positional(self) -> bool:
