@@ -37,9 +37,11 @@ def check(
     supports: Iterable[str] | None = None,
     expected: Mapping[str, str] | None = None,
     strict: bool = False,
+    library: str | None = None,
     dtype: str = "float32",
     seed: int = 0,
-    budget_s: float = 10.0,
+    budget_s: float = 60.0,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Report:
     r"""Find out which known faults an attention function has.
 
@@ -71,12 +73,17 @@ def check(
         Findings that are known, and why they are as they are: they do not fail.
     strict : bool, optional
         Let warnings fail too, and an expected finding that is not there.
+    library : str, optional
+        Whose arrays are passed: ``"numpy"``, ``"torch"`` or ``"jax"``. Default: guessed, NumPy's first.
     dtype : str, optional
         Of the arrays that are passed: float32, float64, float16 or bfloat16.
     seed : int, optional
         Of the random numbers in the probes.
     budget_s : float, optional
-        Seconds after which no further question is begun.
+        Seconds after which no further question is begun. NumPy's and torch's functions need less than one as a rule,
+        JAX's some ten: it compiles for each shape.
+    progress : callable, optional
+        Called with what is being asked, and the share of all questions that is behind, from 0 to 1.
 
     Returns
     -------
@@ -110,9 +117,9 @@ def check(
     numpy_dtype(dtype)
     supports = None if supports is None else frozenset(supports)
     _refuse_unknown_options(supports)
-    declared = Declared(layout, mask, causal, window, supports)
+    declared = Declared(layout, mask, causal, window, supports, library)
     setting = Setting(seed, dtype, False, causal == "top-left", empty_row)
-    return run(fn, declared, setting, expected or {}, strict, budget_s)
+    return run(fn, declared, setting, expected or {}, strict, budget_s, progress)
 
 
 def _refuse_unknown(**given: str | None) -> None:

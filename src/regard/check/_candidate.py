@@ -1,6 +1,6 @@
 """The function under test: how a case is put into its words, and what it answers.
 
-Arrays are made here and read here, in `Candidate.send` and `Candidate.receive`: another library needs only these two.
+Arrays are made here and read here, in the function's own library.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import numpy as np
 
 from regard._types import Array
 
+from . import _guard
 from ._case import Case, numpy_dtype
 from ._signature import Signature
 from ._tolerance import Outcome, Refused, observe
+from .arrays import NUMPY, Arrays
 
 # Each layout that a function may have, as axes of (batch, head, position, feature); an axis that is not named is looped
 # over. "hsd" stands for three axes of which the first is a batch too.
@@ -50,9 +52,9 @@ class Call:
     where: tuple[int, ...] = ()
 
     @property
-    def arrays(self) -> list[Array]:
+    def arrays(self) -> list[Any]:
         """All arrays among the arguments."""
-        return [x for x in (*self.arguments, *self.keywords.values()) if isinstance(x, np.ndarray)]
+        return [x for x in (*self.arguments, *self.keywords.values()) if hasattr(x, "shape")]
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Candidate:
     signature: Signature
     words: Words = field(default_factory=Words)
     dtype: str = "float32"
+    arrays: Arrays = NUMPY
 
     def __call__(self, case: Case) -> Outcome:
         """Answer a case, in float64 and in the case's layout, or refuse."""
@@ -78,7 +81,8 @@ class Candidate:
 
     def invoke(self, call: Call) -> Any:
         """Call the function once."""
-        return self.fn(*call.arguments, **call.keywords)
+        with self.arrays.calling(self.dtype):
+            return _guard.call(self.fn, call.arguments, call.keywords, self.arrays)
 
     def calls(self, case: Case) -> list[Call]:
         """Put a case into the function's words: one call, or one per batch entry or head that it has no axis for."""
@@ -115,7 +119,7 @@ class Candidate:
         if case.window is not None and self.words.window == "left-inclusive":
             values["window"] = case.window - 1
         if case.dropout is not None:
-            values |= {"rng": np.random.default_rng(11), "seed": 11}
+            values |= {"rng": self.arrays.random(11), "seed": 11}
         if case.query.shape[1] != case.key.shape[1]:
             values["enable_gqa"] = True
         return values
@@ -130,17 +134,15 @@ class Candidate:
             keep = keep[:, 0, 0]
         if self.words.mask == "additive":
             return self.send(np.where(keep, 0, -np.inf))
-        return np.array(~keep if self.words.mask == "drop" else keep)
+        return self.arrays.send(~keep if self.words.mask == "drop" else keep)
 
     def send(self, x: Array) -> Any:
         """Return an array of the function's library and dtype, freshly made."""
-        return np.array(x, numpy_dtype(self.dtype), order="C")
+        return self.arrays.send(np.asarray(x, numpy_dtype(self.dtype)))
 
     def receive(self, case: Case, outs: list[Any]) -> Array:
         """Join the function's results, in float64 and in the case's layout."""
-        if any(out is None for out in outs):
-            raise TypeError("it returns None")
-        arrays = [np.asarray(self.element_of(out)).astype(np.float64) for out in outs]
+        arrays = [self.arrays.read(self.element_of(out)).astype(np.float64) for out in outs]
         if case.layer:
             return arrays[0]
         axes = len(self.words.layout)

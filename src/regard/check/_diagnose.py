@@ -10,6 +10,7 @@ import numpy as np
 
 from ._candidate import Candidate
 from ._case import Case
+from ._clock import Clock
 from ._dictionary import Diagnosis, Search, Variant
 from ._fault import Fault, Steps, model
 from ._finding import Example, Finding
@@ -24,6 +25,8 @@ from .faults.scale import GROUP
 
 # Below this an error that no fault explains is one of precision.
 _IMPRECISE = 1e-2
+# Seconds for making an example small: a function that compiles for each shape has only some tens of steps in it.
+_SHRINK_S = 3.0
 NOT_KNOWN = "the answers are wrong, and no fault of the catalogue, nor two of them, explains all of them"
 
 
@@ -35,7 +38,7 @@ class Shown:
     setting: Setting
     measured: Measured | None
     laws: list[tuple[Law, str]]
-    in_time: Callable[[], bool]
+    in_time: Clock
 
 
 def measured_scale(measured: Measured) -> tuple[Variant, ...]:
@@ -159,7 +162,8 @@ def _example(
         return None
     dtype, ask = shown.setting.dtype, shown.candidate
     least = min(0.05, _size(Judge.of(first, dtype), ask(first)) / 4)
-    small = shrink(first, lambda c: shown.in_time() and shows(c, least), shown.setting.equal_widths).cast(dtype)
+    in_time = shown.in_time.another(_SHRINK_S)
+    small = shrink(first, lambda c: in_time() and shows(c, least), shown.setting.equal_widths).cast(dtype)
     return Example(small, Judge.of(small, dtype).right, ask(small))
 
 
@@ -220,9 +224,10 @@ def of_size(case: Case, shown: Shown) -> Finding:
         less = less.cast(shown.setting.dtype)
         got = shown.candidate(less)
         judge = _judge(less, shown.setting.dtype)
-        return shown.in_time() and judge is not None and not isinstance(got, Refused) and not judge.passes(got)
+        return judge is not None and not isinstance(got, Refused) and not judge.passes(got)
 
-    small = shrink(case, shows, shown.setting.equal_widths).cast(shown.setting.dtype)
+    in_time = shown.in_time.another(_SHRINK_S)
+    small = shrink(case, lambda c: in_time() and shows(c), shown.setting.equal_widths).cast(shown.setting.dtype)
     example = Example(small, Judge.of(small, shown.setting.dtype).right, shown.candidate(small))
     name, does = "WRONG_AT_SOME_SIZE", "at some sizes the result is wrong, at others right"
     queries, keys, width = (*small.query.shape[2:3], *small.key.shape[2:])

@@ -17,6 +17,7 @@ from ._candidate import ALSO, LAYOUTS, Candidate, Words, quiet, refused
 from ._case import MASK_AXES, Case
 from ._signature import OPTIONS, read
 from ._tolerance import Outcome, Refused
+from .arrays import loaded, named, whose
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Declared:
     causal: str | None = None
     window: str | None = None
     supports: frozenset[str] | None = None
+    library: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,9 @@ def guess(fn: Callable[..., Any], declared: Declared, dtype: str) -> Known:
         found = [Guess("kind", "a whole multi-head layer", signature.evidence)]
         return Known(candidate, frozenset({"layer"}), tuple(found))
     found = [] if signature.evidence == "their names" else [Guess("operands", "query, key, value", signature.evidence)]
-    candidate, said = _with_layout(candidate, declared)
+    candidate, said = _with_library(candidate, declared)
     found += said
-    if isinstance(answer := candidate(_ask()), Refused) and isinstance(candidate(_ask(5, 5, 8, 8)), Refused):
+    if isinstance(answer := _first(candidate), Refused):
         return Known(candidate, frozenset(), tuple(found), (("every call", answer),))
     candidate, said = _with_causal(candidate, declared)
     return _with_options(candidate, declared, [*found, *said])
@@ -79,7 +81,38 @@ def _ask(
     return Case("guess", q, k, v)
 
 
-# Layout.
+# Library and layout.
+
+
+def _with_library(candidate: Candidate, declared: Declared) -> tuple[Candidate, list[Guess]]:
+    """Find the library whose arrays are answered: NumPy's are tried first, then those of whatever is imported."""
+    no = None
+    tries = [named(declared.library)] if declared.library else loaded()
+    for library in tries:
+        trial, said = _with_layout(replace(candidate, arrays=library), declared)
+        answer = _first(trial)
+        if isinstance(answer, Refused):
+            no = no or (replace(candidate, arrays=library), answer)
+            continue
+        gives = whose(answer)
+        if gives not in (None, library) and declared.library is None:
+            assert gives
+            return replace(trial, arrays=gives), [Guess("arrays", gives.name, "that is what it returns"), *said]
+        other = [] if declared.library or no is None else [Guess("arrays", library.name, f"NumPy's: {no[1].message}")]
+        return trial, [*other, *said]
+    assert no
+    return no[0], []
+
+
+def _first(candidate: Candidate) -> Any:
+    """Return the function's own result for a small case, or for a square one; a refusal if both are refused."""
+    answers: list[Any] = []
+    for case in (_ask(), _ask(5, 5, 8, 8)):
+        answers.append(candidate(case))
+        if not isinstance(answers[-1], Refused):
+            with quiet():
+                return candidate.element_of(candidate.invoke(candidate.calls(case)[0]))
+    return answers[0]
 
 
 def _with_layout(candidate: Candidate, declared: Declared) -> tuple[Candidate, list[Guess]]:
@@ -143,7 +176,7 @@ def _evidence(candidate: Candidate, case: Case, declared: Declared, layouts: lis
     layout = candidate.words.layout
     if declared.layout is None:
         call = candidate.calls(case)[0].arguments
-        shapes = " and ".join(str(x.shape) for x in call[:2])
+        shapes = " and ".join(str(tuple(x.shape)) for x in call[:2])
         others = f"also answers {', '.join(x for x in layouts if x != layout)}" if len(layouts) > 1 else "no other does"
         found.append(Guess("layout", layout, f"answers {shapes}, {others}"))
     if candidate.words.element is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ._behaviour import Behaviour, Habit, seen_habits, wrong_size
+from ._behaviour import HABITS, Behaviour, Habit, seen_habits, wrong_size
 from ._candidate import Candidate
 from ._case import Case
+from ._clock import Clock, Listener
 from ._demonstrate import demonstration
 from ._diagnose import Shown, explained, measured_scale, of_size
 from ._dictionary import Models, Search, models
@@ -17,6 +17,7 @@ from ._finding import Finding
 from ._guess import Declared, Known, guess
 from ._laws import LAWS, Law, broken_laws, subject
 from ._probes import Setting
+from ._questions import asked_of
 from ._report import Report
 from ._tolerance import Outcome, Refused
 from ._tomography import Measured, measure
@@ -30,37 +31,22 @@ def run(
     expected: Mapping[str, str],
     strict: bool,
     budget_s: float,
+    listener: Listener | None = None,
 ) -> Report:
     """Put a function through all instruments."""
-    in_time = Clock(budget_s)
+    in_time = Clock(budget_s, listener)
     going = Run(guess(fn, declared, setting.dtype), setting, in_time)
     findings = tuple(_judged(going.findings(), dict(expected), strict))
     lines = going.measured.lines() if going.measured else []
     return Report(
         getattr(fn, "__qualname__", type(fn).__name__), findings, going.known.guesses, tuple(lines),
         going.measured.pictures if going.measured else (), tuple(going.answers), in_time.spent, strict, in_time.is_over,
+        asked_of(in_time.asked, going.known.supports),
     )  # fmt: skip
 
 
-class Clock:
-    """Called, it says whether there is time for another question."""
-
-    def __init__(self, budget_s: float) -> None:
-        self._began, self._budget = time.monotonic(), budget_s
-        self.is_over = False
-
-    @property
-    def spent(self) -> float:
-        """Seconds so far."""
-        return time.monotonic() - self._began
-
-    def __call__(self) -> bool:
-        self.is_over = self.is_over or self.spent >= self._budget
-        return not self.is_over
-
-    def share(self, part: float) -> Callable[[], bool]:
-        """Whether less than a part of the time is spent: a long search leaves the rest of it to others."""
-        return lambda: self.spent < part * self._budget
+# Seconds for pairs of faults, of which there are thousands.
+_SEARCH_S = 5.0
 
 
 class Run:
@@ -71,6 +57,7 @@ class Run:
         attention = "attention" in known.supports
         self.setting = replace(setting, equal_widths=attention and "value_width" not in known.supports)
         self.models: Models = models(self.setting)
+        in_time.questions = len(self.models.cases) + len(LAWS) + len(HABITS) + 1
         self.answers = self._answers()
         self.measured: Measured | None = None
 
@@ -83,7 +70,7 @@ class Run:
         """Answers to all probes that the function may be asked."""
         found: dict[str, Outcome] = {}
         for name, case in self.models.cases.items():
-            if self._may_ask(case) and self.in_time():
+            if self._may_ask(case) and self.in_time.asks(f"probe {name}"):
                 found[name] = self.candidate(case)
         return found
 
@@ -100,7 +87,7 @@ class Run:
         laws: list[tuple[Law, str]] = []
         if "attention" in self.known.supports:
             self.measured = measure(self.candidate, self.known.supports)
-            laws = broken_laws(self._subject(), self.known.supports, self.in_time)
+            laws = broken_laws(self._subject(), self.known.supports, self.in_time.asks)
         named, refused = self._named(laws)
         found += named + refused
         if not any(f.level == "fault" for f in named):
@@ -108,21 +95,22 @@ class Run:
             found += self._at_sizes(laws)
         if self.candidate.words.element is not None:
             found.append(_returns_tuple(self.candidate))
-        seen = seen_habits(self._behaviour(), self.in_time)
+        seen = seen_habits(self._behaviour(), self.in_time.asks)
         habits = [_of_habit(habit, evidence, self.candidate) for habit, evidence in seen]
         return sorted(_only_new(found, habits), key=lambda f: f.level != "fault")
 
     def _named(self, laws: list[tuple[Law, str]]) -> tuple[list[Finding], list[Finding]]:
         """Search the dictionary. Refusals that no fault explains are findings of their own."""
+        self.in_time.asks("which faults explain the answers")
         extra = measured_scale(self.measured) if self.measured else ()
-        search = Search(self.models, self.answers, self.in_time.share(0.5), extra)
+        search = Search(self.models, self.answers, self.in_time.another(_SEARCH_S), extra)
         diagnosis = search.run()
         refused = [name for name, answer in self.answers.items() if isinstance(answer, Refused)]
         separate: list[Finding] = []
         if refused and not diagnosis.explanations:
             separate = [_refuses(refused, self.answers)]
             answered = {name: x for name, x in self.answers.items() if name not in refused}
-            search = Search(self.models, answered, self.in_time.share(0.7), extra)
+            search = Search(self.models, answered, self.in_time.another(_SEARCH_S / 2), extra)
             diagnosis = search.run()
         return explained(search, diagnosis, self._shown(laws)), separate
 

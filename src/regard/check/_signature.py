@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -74,6 +75,8 @@ def read(fn: Callable[..., Any]) -> Signature:
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):
+        parameters = documented(fn)
+    if not parameters:
         return Signature(OPERANDS, {}, evidence="it has no signature")
     leading = [p for p in parameters if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
     roles = {p.name: role for p in parameters if (role := _ROLES.get(p.name.lower().replace("_", "")))}
@@ -95,3 +98,21 @@ def read(fn: Callable[..., Any]) -> Signature:
     unnamed = tuple((roles.get(p.name, ""), p.default) for p in rest if p.kind is Parameter.POSITIONAL_ONLY)
     takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
     return Signature(positional, named, unnamed, "their names" if known else "their order", takes_any)
+
+
+def documented(fn: Callable[..., Any]) -> list[Parameter]:
+    """Parameters as the documentation of a function in C begins with them, such as torch's; else none."""
+    text = " ".join((getattr(fn, "__doc__", None) or "").strip().partition("\n\n")[0].split())
+    name = getattr(fn, "__name__", "")
+    if not text.startswith(f"{name}("):
+        return []
+    try:
+        head = ast.parse(f"def {text.rstrip(': ')}: ...").body[0]
+        assert isinstance(head, ast.FunctionDef)
+        defaults = [ast.literal_eval(x) for x in head.args.defaults]
+    except (SyntaxError, ValueError):
+        return []
+    names = [argument.arg for argument in head.args.args]
+    required = [Parameter.empty] * (len(names) - len(defaults))
+    given = zip(names, [*required, *defaults], strict=True)
+    return [Parameter(n, Parameter.POSITIONAL_OR_KEYWORD, default=default) for n, default in given]
