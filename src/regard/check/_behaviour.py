@@ -116,7 +116,8 @@ def _mutated(behaviour: Behaviour) -> str | None:
     wants="mask mask_query",
 )
 def _mask_mutated(behaviour: Behaviour) -> str | None:
-    keep = np.ones((1, 1, behaviour.case.query.shape[2], behaviour.case.key.shape[2]), bool)
+    axis = 1 if behaviour.case.layer else 2
+    keep = np.ones((1, 1, behaviour.case.query.shape[axis], behaviour.case.key.shape[axis]), bool)
     keep[..., -1] = False
     causal = "causal" in behaviour.supports
     call = behaviour.call(replace(behaviour.case, mask=keep, causal=causal))

@@ -23,6 +23,7 @@ from .arrays import NUMPY, Arrays
 # Each layout that a function may have, as axes of (batch, head, position, feature); an axis that is not named is looped
 # over. "hsd" stands for three axes of which the first is a batch too.
 LAYOUTS = ("bhsd", "bshd", "hsd", "shd", "sd")
+LAYER_LAYOUTS = ("bse", "sbe")
 ALSO = {"bhnd": "bhsd", "bnhd": "bshd", "bsd": "hsd", "bnd": "hsd", "hnd": "hsd", "nhd": "shd", "nd": "sd"}
 
 
@@ -30,7 +31,8 @@ ALSO = {"bhnd": "bhsd", "bnhd": "bshd", "bsd": "hsd", "bnd": "hsd", "hnd": "hsd"
 class Words:
     """How a function wants to be spoken to.
 
-    ``mask`` is "keep", "drop" or "additive"; ``mask_shape`` the axes of a mask, "full", "qk" or "bk"; ``window``
+    ``layout`` is one of `LAYOUTS`, of a layer one of `LAYER_LAYOUTS`. ``mask`` is "keep", "drop" or "additive";
+    ``mask_shape`` the axes of a mask, "full", "qk" or "bk", of a layer also "flat": batch and heads as one; ``window``
     "total" or "left-inclusive"; ``causal`` the rule that is right, "bottom-right" or "top-left".
     """
 
@@ -97,7 +99,16 @@ class Candidate:
         assert case.layer
         names = {"wq": "query", "wk": "key", "wv": "value", "wo": "out"}
         values: dict[str, Any] = {role: self.send(getattr(case.layer, name)) for role, name in names.items()}
-        return Call(*self.signature.place({"x": self.send(case.query), "heads": case.layer.heads, **values}))
+        values |= {"x": self.send(self._batch_first(case.query)), "heads": case.layer.heads}
+        if case.causal and not self.words.always_causal:
+            values["causal"] = True
+        if case.mask is not None:
+            values["mask"] = self._mask(case.mask, case)
+        return Call(*self.signature.place(values))
+
+    def _batch_first(self, x: Array) -> Array:
+        """Between a case's layout and a layer's: its own inverse."""
+        return np.swapaxes(x, 0, 1) if self.words.layout == "sbe" and x.ndim == 3 else x
 
     def _values(self, case: Case, looped: list[int], where: tuple[int, ...]) -> dict[str, Any]:
         kv = where
@@ -113,7 +124,7 @@ class Candidate:
         if self.words.always_causal:
             values.pop("causal", None)
         if case.mask is not None:
-            values["mask"] = self._mask(_entry(case.mask, looped, where))
+            values["mask"] = self._mask(_entry(case.mask, looped, where), case)
         if case.bias is not None:
             values["bias"] = self.send(_entry(case.bias, looped, where))
         if case.window is not None and self.words.window == "left-inclusive":
@@ -127,8 +138,13 @@ class Candidate:
     def _laid(self, x: Array) -> Any:
         return self.send(np.swapaxes(x, -2, -3) if "sh" in self.words.layout else x)
 
-    def _mask(self, keep: Array) -> Any:
-        if self.words.mask_shape == "qk":
+    def _mask(self, keep: Array, case: Case) -> Any:
+        if self.words.mask_shape == "flat":
+            assert case.layer
+            positions = case.query.shape[1]
+            every = np.broadcast_to(keep, (len(case.query), case.layer.heads, positions, positions))
+            keep = every.reshape(-1, positions, positions)
+        elif self.words.mask_shape == "qk":
             keep = keep.reshape(keep.shape[-2:])
         elif self.words.mask_shape == "bk":
             keep = keep[:, 0, 0]
@@ -144,7 +160,7 @@ class Candidate:
         """Join the function's results, in float64 and in the case's layout."""
         arrays = [self.arrays.read(self.element_of(out)).astype(np.float64) for out in outs]
         if case.layer:
-            return arrays[0]
+            return self._batch_first(arrays[0])
         axes = len(self.words.layout)
         if "sh" in self.words.layout:
             arrays = [np.swapaxes(x, -2, -3) if x.ndim == axes else x for x in arrays]
@@ -158,6 +174,12 @@ class Candidate:
     def answers(self, feature: str) -> bool:
         """Whether there is a parameter for an option."""
         return feature in self.signature.options
+
+
+def is_several(candidate: Candidate, case: Case) -> bool:
+    """Whether the function returns more than one thing."""
+    with quiet():
+        return isinstance(candidate.invoke(candidate.calls(case)[0]), tuple | list | dict)
 
 
 class quiet:  # noqa: N801 a context manager, like np.errstate

@@ -60,12 +60,10 @@ class Case:
     @property
     def features(self) -> frozenset[str]:
         """What a function must know to be asked this: its options, and what is unusual in its shapes."""
-        if self.layer:
-            return frozenset({"layer", *self.options})
-        found = {"attention", *self.options}
-        if self.query.shape[1] != self.key.shape[1]:
+        found = {"layer" if self.layer else "attention", *self.options}
+        if not self.layer and self.query.shape[1] != self.key.shape[1]:
             found.add("gqa")
-        if self.query.shape[3] != self.value.shape[3]:
+        if not self.layer and self.query.shape[3] != self.value.shape[3]:
             found.add("value_width")
         if self.mask is not None:
             found |= {f"mask_{axis}" for axis, n in zip(MASK_AXES, self.mask.shape, strict=False) if n > 1}

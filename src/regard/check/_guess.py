@@ -5,7 +5,7 @@ Each guess carries the evidence for it, and each can be declared instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +13,10 @@ import numpy as np
 
 from regard._types import Array
 
-from ._candidate import ALSO, LAYOUTS, Candidate, Words, quiet, refused
+from ._candidate import ALSO, LAYOUTS, Candidate, Words, is_several, quiet, refused
 from ._case import MASK_AXES, Case
-from ._signature import OPTIONS, read
+from ._layers import USUAL, LayerSize
+from ._signature import OPTIONS
 from ._tolerance import Outcome, Refused
 from .arrays import loaded, named, whose
 
@@ -52,16 +53,12 @@ class Known:
     supports: frozenset[str]
     guesses: tuple[Guess, ...]
     refusals: tuple[tuple[str, Refused], ...] = ()
+    layer: LayerSize = USUAL
 
 
-def guess(fn: Callable[..., Any], declared: Declared, dtype: str) -> Known:
-    """Find out what is not declared."""
-    signature = read(fn).with_options(declared.supports or frozenset())
-    words = Words(causal=declared.causal or "bottom-right", window=declared.window or "total")
-    candidate = Candidate(fn, signature, words, dtype)
-    if signature.is_layer:
-        found = [Guess("kind", "a whole multi-head layer", signature.evidence)]
-        return Known(candidate, frozenset({"layer"}), tuple(found))
+def guess(candidate: Candidate, declared: Declared) -> Known:
+    """Find out what is not declared about a function of query, key and value."""
+    signature = candidate.signature
     found = [] if signature.evidence == "their names" else [Guess("operands", "query, key, value", signature.evidence)]
     candidate, said = _with_library(candidate, declared)
     found += said
@@ -142,15 +139,10 @@ def _answering(candidate: Candidate, layout: str, case: Case, exact: bool) -> Ca
         if isinstance(answer, Refused) and element is not None:
             return None
         if not isinstance(answer, Refused) and (answer.shape == want or (not exact and answer.ndim > 1)):
-            if element is None and _is_several(worded, case):
+            if element is None and is_several(worded, case):
                 continue
             return worded
     return None
-
-
-def _is_several(candidate: Candidate, case: Case) -> bool:
-    with quiet():
-        return isinstance(candidate.invoke(candidate.calls(case)[0]), tuple | list | dict)
 
 
 def _laws_kept(candidate: Candidate, case: Case) -> int:
@@ -327,13 +319,13 @@ def _meaning(candidate: Candidate, declared: Declared, case: Case) -> tuple[str,
         if declared.mask:
             return declared.mask, "declared"
         if np.isfinite(base).all() and _moves(base, seen) > 100 * _moves(base, hidden):
-            return polarity, f"one key hidden as {_SPELLED[polarity]} has no influence"
+            return polarity, f"one key hidden as {MEANINGS[polarity]} has no influence"
     if "keep" in answers and not isinstance(answers["keep"], Refused):
         return "keep", "assumed: a hidden key has influence however it is spelled"
     return refused(ValueError("no form of mask is taken")) if not answers else _first_refusal(answers)
 
 
-_SPELLED = {"keep": "False", "drop": "True", "additive": "-inf"}
+MEANINGS = {"keep": "False", "drop": "True", "additive": "-inf"}
 
 
 def _first_refusal(answers: dict[str, Outcome]) -> tuple[str, str] | Refused:

@@ -32,6 +32,13 @@ SPELLINGS = {
     "heads": "heads numheads nheads nhead h numattentionheads",
 }
 _ROLES = {spelling: role for role, spellings in SPELLINGS.items() for spelling in spellings.split()}
+
+
+def role_of(name: str) -> str | None:
+    """Return what a parameter of that name is."""
+    return _ROLES.get(name.lower().replace("_", ""))
+
+
 OPERANDS = ("query", "key", "value")
 LAYER = ("x", "wq", "wk", "wv", "wo", "heads")
 OPTIONS = ("mask", "causal", "scale", "bias", "softcap", "window", "dropout")
@@ -79,7 +86,7 @@ def read(fn: Callable[..., Any]) -> Signature:
     if not parameters:
         return Signature(OPERANDS, {}, evidence="it has no signature")
     leading = [p for p in parameters if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
-    roles = {p.name: role for p in parameters if (role := _ROLES.get(p.name.lower().replace("_", "")))}
+    roles = {p.name: role for p in parameters if (role := role_of(p.name))}
     if {"wq", "wk", "wv"} <= set(roles.values()):
         required = [p for p in leading if p.default is Parameter.empty]
         first = ["x"] if required and required[0].name not in roles else []
