@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import indent
 
 from ._candidate import Candidate
-from ._replay import IMPORTS, import_line
+from ._replay import IMPORTS, called, import_line, preamble
 
 # For each law and habit, code that sets got and want from f(q, k, v); axes are (..., position, feature).
 _LAWS = {
@@ -76,13 +76,10 @@ def demonstration(name: str, does: str, candidate: Candidate) -> str:
     lead = "".join(sizes[axis] for axis in "bh" if axis in candidate.words.layout)
     turned = ".swapaxes(-2, -3)" if "sh" in candidate.words.layout else ""
     values = {name: f"{name[0]}{turned}" for name in ("query", "key", "value")}
-    positional, keywords = candidate.signature.place(values)
-    text = ", ".join([*positional, *(f"{name}={value}" for name, value in keywords.items())])
-    element = "" if candidate.words.element is None else f"[{candidate.words.element!r}]"
     kind = candidate.dtype if candidate.dtype != "bfloat16" else "float32"
     return f'''"""{name}: {does}. Exit code 1 while it is so."""
 {IMPORTS}
-{source}
+{source}{preamble(candidate)}
 
 name, rtol = {name!r}, {rtol}
 rng = np.random.default_rng(0)
@@ -90,7 +87,7 @@ q, k, v = (rng.standard_normal(({lead}n, 12)).astype(np.{kind}) for n in (11, 37
 
 
 def f(q, k, v):
-    return attention({text}){element}{turned}
+    return {called(candidate, values)}{turned}
 
 
 try:

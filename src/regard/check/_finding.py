@@ -21,15 +21,25 @@ class Example:
     expected: Array
     got: Outcome
 
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The arrays of the case by name."""
+        return arrays_of(self.case)
+
+    @property
+    def what(self) -> str:
+        """What ``expected`` and ``got`` are, if not the output."""
+        return ""
+
     def __str__(self) -> str:
-        lines = [f"{name} = {spelled(value)}" for name, value in arrays_of(self.case).items() if not _is_long(value)]
+        lines = [f"{name} = {spelled(value)}" for name, value in self.arrays.items() if not _is_long(value)]
         lines += [
             f"{name} = {value!r}" for name, value in self.case.options.items() if not isinstance(value, np.ndarray)
         ]
         got = self.got.message if isinstance(self.got, Refused) else spelled(self.got)
         if self.case.dropout is not None:
             lines.append("share of zeros, share of 1/(1 - p), mean and spread of the row sums:")
-        return "\n".join([*lines, f"expected {spelled(self.expected)}", f"yours    {got}"])
+        return "\n".join([*lines, f"{self.what}expected {spelled(self.expected)}", f"{self.what}yours    {got}"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +98,7 @@ class Finding:
         if self.example:
             got = self.example.got
             found["example"] = {
-                **{name: _listed(value) for name, value in arrays_of(self.example.case).items()},
+                **{name: _listed(value) for name, value in self.example.arrays.items()},
                 **{n: v for n, v in self.example.case.options.items() if not isinstance(v, np.ndarray)},
                 "expected": _listed(self.example.expected),
                 "got": got.message if isinstance(got, Refused) else _listed(got),
@@ -107,11 +117,18 @@ def arrays_of(case: Case) -> dict[str, Array]:
 
 def spelled(x: Array) -> str:
     """Spell an array in a line or a few, without leading axes of size 1."""
+    if is_identity(x):
+        return f"the identity matrix of {len(x)}"
     x = x.reshape(x.shape[next((i for i, n in enumerate(x.shape[:-1]) if n != 1), max(x.ndim - 1, 0)) :])
     if x.dtype == bool:
         x = x.astype(int)
     text = np.array2string(x, precision=6, suppress_small=True, threshold=60, separator=", ", max_line_width=100)
     return text.replace("\n", "\n  ")
+
+
+def is_identity(x: Array) -> bool:
+    """Whether an array is a unit matrix that takes long to write."""
+    return x.ndim == 2 and len(x) > 2 and np.array_equal(x, np.eye(len(x)))
 
 
 def _is_long(x: Array) -> bool:

@@ -12,7 +12,7 @@ from regard._types import Array
 
 from ._candidate import Candidate
 from ._case import Case
-from ._finding import Example
+from ._finding import Example, is_identity
 from ._oracle import RIGHT
 from ._tolerance import Refused
 
@@ -33,14 +33,14 @@ def right(query, key, value, keep, scale, softcap=None, bias=0.0):
     return weights @ np.where(np.isfinite(v), v, 0)
 '''
 _LAYER = '''
-def layer(x, wq, wk, wv, wo, heads):
+def layer(x, wq, wk, wv, wo, heads, keep):
     """A multi-head layer: project, split, attend, merge, project."""
     def split(y):
         return y.reshape(*y.shape[:2], heads, -1).swapaxes(1, 2)
 
     x, wq, wk, wv, wo = (np.asarray(a, np.float64) for a in (x, wq, wk, wv, wo))
     q, k, v = split(x @ wq), split(x @ wk), split(x @ wv)
-    out = right(q, k, v, True, q.shape[-1] ** -0.5)
+    out = right(q, k, v, keep, q.shape[-1] ** -0.5)
     return out.swapaxes(1, 2).reshape(*x.shape[:2], -1) @ wo
 '''
 _COMPARE = """
@@ -79,12 +79,12 @@ def script(name: str, does: str, candidate: Candidate, example: Example) -> str:
             "",
             _LAYER.strip(),
             "",
-            f"expected = layer(x, wq, wk, wv, wo, {case.layer.heads})",
+            f"expected = layer(x, wq, wk, wv, wo, {case.layer.heads}, keep)",
         ]
         parts += [_call(candidate, case, (), example)]
     else:
         where = _worst(candidate, example)
-        parts += [_arrays(case, candidate.dtype), _RIGHT.strip(), "", _expected(case, where, candidate)]
+        parts += [array_lines(case, candidate.dtype), _RIGHT.strip(), "", _expected(case, where, candidate)]
         parts += [_call(candidate, case, where, example)]
     return "\n".join([*parts, _COMPARE.strip(), ""])
 
@@ -100,15 +100,18 @@ def _tolerance(example: Example, candidate: Candidate) -> float:
     return float(f"{min(usual, off / 4):.1e}")
 
 
-def _arrays(case: Case, dtype: str) -> str:
-    lines = [f"{name} = {_literal(getattr(case, name), dtype)}" for name in ("query", "key", "value")]
+def array_lines(case: Case, dtype: str) -> str:
+    lines = [f"{name} = {literal(getattr(case, name), dtype)}" for name in ("query", "key", "value")]
     if case.mask is not None:
-        lines.append(f"mask = {_literal(case.mask, 'bool')}  # True: may attend")
+        lines.append(f"mask = {literal(case.mask, 'bool')}  # True: may attend")
     if case.bias is not None:
-        lines.append(f"bias = {_literal(case.bias, dtype)}")
-    keep = RIGHT.visible(case, case.query.shape[2], case.key.shape[2])
-    lines.append("keep = True" if keep.all() else f"keep = {_literal(keep, 'bool')}")
-    return "\n".join(lines) + "\n\n"
+        lines.append(f"bias = {literal(case.bias, dtype)}")
+    return "\n".join([*lines, _keep(case, case.query.shape[2], case.key.shape[2])]) + "\n\n"
+
+
+def _keep(case: Case, queries: int, keys: int) -> str:
+    keep = RIGHT.visible(case, queries, keys)
+    return "keep = True" if keep.all() else f"keep = {literal(keep, 'bool')}"
 
 
 def _matrices(case: Case, dtype: str) -> str:
@@ -120,12 +123,19 @@ def _matrices(case: Case, dtype: str) -> str:
         "wv": case.layer.value,
         "wo": case.layer.out,
     }
-    return "\n".join(f"{name} = {_literal(x, dtype)}" for name, x in named.items()) + "\n\n"
+    lines = [f"{name} = {literal(x, dtype)}" for name, x in named.items()]
+    if case.mask is not None:
+        lines.append(f"mask = {literal(case.mask, 'bool')}  # True: may attend")
+    positions = case.query.shape[1]
+    return "\n".join([*lines, _keep(case, positions, positions)]) + "\n\n"
 
 
-def _literal(x: Array, dtype: str) -> str:
+def literal(x: Array, dtype: str) -> str:
+    """Spell an array as Python."""
     kind = dtype if dtype in ("bool", "float32", "float64", "float16") else "float32"
     x = np.asarray(x, kind)
+    if is_identity(x):
+        return f"np.eye({len(x)}, dtype=np.{kind})"
     if kind != "bool" and x.size and np.isfinite(x).all() and np.ptp(x) == 0:
         return f"np.full({x.shape}, {x.flat[0]!s}, np.{kind})"
     shape = "" if x.size else f".reshape{x.shape}"
@@ -152,14 +162,14 @@ def _expected(case: Case, where: tuple[int, ...], candidate: Candidate) -> str:
     scale = RIGHT.scale(case, *RIGHT.operands(case))
     more = "" if case.softcap is None else f", softcap={case.softcap}"
     more += "" if case.bias is None else ", bias=bias"
-    return f"expected = right(query, key, value, keep, {scale!r}{more}){_index(where)}{_swap(candidate)}"
+    return f"expected = right(query, key, value, keep, {scale!r}{more}){index(where)}{swap(candidate)}"
 
 
-def _index(where: tuple[int, ...]) -> str:
+def index(where: tuple[int, ...]) -> str:
     return f"[{', '.join(map(str, where))}]" if where else ""
 
 
-def _swap(candidate: Candidate) -> str:
+def swap(candidate: Candidate) -> str:
     return ".swapaxes(-2, -3)" if "sh" in candidate.words.layout else ""
 
 
@@ -168,31 +178,65 @@ def _call(candidate: Candidate, case: Case, where: tuple[int, ...], example: Exa
     source = import_line(candidate.fn)
     if source is None:
         return _recorded(candidate, case, where, example)
-    named = _layer_words(case) if case.layer else _spelled(candidate, case, where)
-    positional, keywords = candidate.signature.place(named)
+    named = _layer_words(candidate, case) if case.layer else passed(candidate, case, where)
+    turned = ".swapaxes(0, 1)" if candidate.words.layout == "sbe" else ""
+    return f"{source}{preamble(candidate)}\n\n\ndef call():\n    return {called(candidate, named)}{turned}\n\n"
+
+
+def preamble(candidate: Candidate) -> str:
+    """Say how arrays are given to the function's library and read from it; nothing of NumPy."""
+    imports, give, read = candidate.arrays.words(candidate.dtype)
+    if not imports:
+        return ""
+    return f"\n{imports}\n\n\ndef give(x):\n    return {give}\n\n\ndef read(x):\n    return {read}\n"
+
+
+# Roles whose values are arrays.
+_ARRAYS = {"query", "key", "value", "mask", "bias", "x", "wq", "wk", "wv", "wo"}
+
+
+def called(candidate: Candidate, named: dict[str, str]) -> str:
+    """Write the call of ``attention`` with values by role, and the reading of its result."""
+    own = bool(candidate.arrays.words(candidate.dtype)[0])
+    values = {role: f"give({value})" if own and role in _ARRAYS else value for role, value in named.items()}
+    positional, keywords = candidate.signature.place(values)
     text = ", ".join([*map(str, positional), *(f"{name}={value}" for name, value in keywords.items())])
     element = "" if candidate.words.element is None else f"[{candidate.words.element!r}]"
-    return f"{source}\n\n\ndef call():\n    return attention({text}){element}\n\n"
+    return f"read(attention({text}){element})" if own else f"attention({text}){element}"
 
 
-def _layer_words(case: Case) -> dict[str, str]:
+def _layer_words(candidate: Candidate, case: Case) -> dict[str, str]:
     assert case.layer
-    return {role: role for role in ("x", "wq", "wk", "wv", "wo")} | {"heads": str(case.layer.heads)}
+    values = {role: role for role in ("x", "wq", "wk", "wv", "wo")} | {"heads": str(case.layer.heads)}
+    if candidate.words.layout == "sbe":
+        values["x"] = "x.swapaxes(0, 1)"
+    if case.causal and not candidate.words.always_causal:
+        values["causal"] = "True"
+    if case.mask is not None:
+        values["mask"] = _as_meant(
+            candidate, "mask" + {"qk": "[0, 0]", "bk": "[:, 0, 0]"}.get(candidate.words.mask_shape, "")
+        )
+    return values
 
 
-def _spelled(candidate: Candidate, case: Case, where: tuple[int, ...]) -> dict[str, str]:
+def _as_meant(candidate: Candidate, keep: str) -> str:
+    kind = candidate.dtype if candidate.dtype != "bfloat16" else "float32"
+    forms = {"keep": keep, "drop": f"~{keep}", "additive": f"np.where({keep}, 0, -inf).astype(np.{kind})"}
+    return forms[candidate.words.mask]
+
+
+def passed(candidate: Candidate, case: Case, where: tuple[int, ...]) -> dict[str, str]:
     """Spell what is passed, as expressions of the arrays above."""
-    operands = {name: f"{name}{_index(where)}{_swap(candidate)}" for name in ("query", "key", "value")}
+    operands = {name: f"{name}{index(where)}{swap(candidate)}" for name in ("query", "key", "value")}
     values = {**operands, **{name: repr(value) for name, value in case.options.items()}}
     if candidate.words.always_causal:
         values.pop("causal", None)
     if case.mask is not None:
-        keep = f"mask{_index(_fitting(case.mask, where))}"
+        keep = f"mask{index(_fitting(case.mask, where))}"
         keep += {"qk": "[0, 0]", "bk": "[:, 0, 0]"}.get(candidate.words.mask_shape, "") if not where else ""
-        forms = {"keep": keep, "drop": f"~{keep}", "additive": f"np.where({keep}, 0, -inf).astype(query.dtype)"}
-        values["mask"] = forms[candidate.words.mask]
+        values["mask"] = _as_meant(candidate, keep)
     if case.bias is not None:
-        values["bias"] = f"bias{_index(_fitting(case.bias, where))}"
+        values["bias"] = f"bias{index(_fitting(case.bias, where))}"
     if case.window is not None and candidate.words.window == "left-inclusive":
         values["window"] = repr(case.window - 1)
     if case.query.shape[1] != case.key.shape[1]:
@@ -210,28 +254,26 @@ def _recorded(candidate: Candidate, case: Case, where: tuple[int, ...], example:
     if isinstance(got, Refused):
         return f"{said}\n\n\ndef call():\n    raise ValueError({got.message!r})\n\n"
     shown = got[where] if where else got
-    shown = np.swapaxes(shown, -2, -3) if _swap(candidate) and shown.ndim > 2 else shown
-    return f"{said}\n\n\ndef call():\n    return {_literal(shown, 'float64')}\n\n"
+    shown = np.swapaxes(shown, -2, -3) if swap(candidate) and shown.ndim > 2 else shown
+    return f"{said}\n\n\ndef call():\n    return {literal(shown, 'float64')}\n\n"
 
 
 def _dropout(candidate: Candidate, case: Case, example: Example) -> str:
     """Statistics of many draws; the recorded ones where the function cannot be imported."""
     source = import_line(candidate.fn)
     expected = "# share of zeros, of 1/(1 - p), mean and spread of row sums\n"
-    expected += f"expected = {_literal(example.expected, 'float64')}"
+    expected += f"expected = {literal(example.expected, 'float64')}"
     if source is None:
         return f"{expected}\n{_recorded(candidate, case, (), example)}"
     where = (0,) * sum(name not in candidate.words.layout for name in "bh")
-    values = {name: f"{name}{_index(where)}{_swap(candidate)}" for name in ("query", "key", "value")}
-    values |= {"dropout": repr(case.dropout), "rng": "np.random.default_rng(11)", "seed": "11"}
-    positional, keywords = candidate.signature.place(values)
-    text = ", ".join([*map(str, positional), *(f"{name}={value}" for name, value in keywords.items())])
+    values = {name: f"{name}{index(where)}{swap(candidate)}" for name in ("query", "key", "value")}
+    values |= {"dropout": repr(case.dropout), "rng": candidate.arrays.drawing, "seed": "11"}
     kind = f"np.{candidate.dtype}" if candidate.dtype != "bfloat16" else "np.float32"
     shape, keys = case.query.shape, case.key.shape[2]
     value = "np.eye" if case.name == "dropout" else "np.ones"
     size = keys if case.name == "dropout" else (keys, case.value.shape[3])
     return f"""{expected}
-{source}
+{source}{preamble(candidate)}
 rng = np.random.default_rng(0)
 few = (rng.standard_normal((2, {shape[1]}, n, {shape[3]})) for n in ({shape[2]}, {keys}))
 query, key = (np.tile(x, ({shape[0] // 2}, 1, 1, 1)).astype({kind}) for x in few)
@@ -239,7 +281,7 @@ value = np.tile({value}({size}), ({shape[0]}, {shape[1]}, 1, 1)).astype({kind})
 
 
 def call():
-    out = attention({text})
+    out = {called(candidate, values)}
     top = {1 / (1 - (case.dropout or 0))!r}
     sums = out.sum(axis=-1) / value[0, 0, 0].sum()
     return np.array([np.mean(out == 0), np.mean(abs(out - top) < 1e-3), sums.mean(), sums.std()])

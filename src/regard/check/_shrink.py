@@ -10,11 +10,11 @@ import numpy as np
 
 from regard._types import Array
 
-from ._case import Case
+from ._case import Case, Layer
 
 
 def shrink(case: Case, shows: Callable[[Case], bool], equal_widths: bool = False) -> Case:
-    """Return a case with axes no longer than needed and values as round as possible; dropout and layers stay whole."""
+    """Return a case with axes no longer than needed and values as round as possible; dropout stays whole."""
     if case.dropout is not None:
         return case
     smaller = True
@@ -24,6 +24,9 @@ def shrink(case: Case, shows: Callable[[Case], bool], equal_widths: bool = False
             if shows(less):
                 case, smaller = less, True
                 break
+    for plainer in _plainer(case):
+        matrices = replace(case, layer=plainer(case.layer))
+        case = matrices if shows(matrices) else case
     for digits in (2, 1, 0):
         rounded = _rounded(case, digits)
         case = rounded if shows(rounded) else case
@@ -57,8 +60,12 @@ def _sizes(case: Case) -> dict[str, int]:
 
 def _cut(case: Case, axis: str, part: slice, equal_widths: bool) -> Case:
     if case.layer:
-        x = case.query[part] if axis == "batch" else case.query[:, part]
-        return replace(case, query=x, key=x, value=x)
+        if axis == "batch":
+            x = case.query[part]
+            return replace(case, query=x, key=x, value=x, **_laid(case, 0, part))
+        x = case.query[:, part]
+        case = replace(case, query=x, key=x, value=x, **_laid(case, 2, part))
+        return replace(case, **_laid(case, 3, part))
     q, k, v = case.query, case.key, case.value
     if axis == "batch":
         return replace(case, query=q[part], key=k[part], value=v[part], **_laid(case, 0, part))
@@ -74,6 +81,15 @@ def _cut(case: Case, axis: str, part: slice, equal_widths: bool) -> Case:
         value = v[..., part] if equal_widths else v
         return replace(case, query=q[..., part], key=k[..., part], value=value)
     return replace(case, value=v[..., part])
+
+
+def _plainer(case: Case) -> list[Callable[[Any], Layer]]:
+    """Ways to make one matrix of a layer the identity."""
+
+    def with_identity(name: str) -> Callable[[Any], Layer]:
+        return lambda layer: replace(layer, **{name: np.eye(len(layer.query))})
+
+    return [with_identity(name) for name in ("query", "key", "value", "out")] if case.layer else []
 
 
 def _laid(case: Case, axis: int, part: slice) -> dict[str, Any]:

@@ -23,6 +23,10 @@ class Arrays(Protocol):
     def writable(self) -> bool:
         """Whether a function can write into arrays, and give out views of them."""
 
+    @property
+    def drawing(self) -> str:
+        """Python text of what `random` returns, of seed 11."""
+
     def send(self, x: Array) -> Any:
         """Return an array with these elements and this dtype."""
 

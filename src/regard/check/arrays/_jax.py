@@ -20,6 +20,7 @@ class JaxArrays:
 
     name = "jax"
     writable = False
+    drawing = "jax.random.key(11)"
 
     @property
     def jax(self) -> ModuleType:

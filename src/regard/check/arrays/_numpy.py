@@ -18,6 +18,7 @@ class NumPyArrays:
 
     name = "numpy"
     writable = True
+    drawing = "np.random.default_rng(11)"
 
     def send(self, x: Array) -> Array:
         """Copy."""

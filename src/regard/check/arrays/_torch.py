@@ -23,6 +23,7 @@ class TorchArrays:
 
     name = "torch"
     writable = True
+    drawing = "torch.Generator().manual_seed(11)"
 
     @property
     def torch(self) -> ModuleType:
