@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 # What was installed lives and dies with the environment.
 STAMPS := $(VENV)/.stamps
 NATIVE := CMakeLists.txt $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inl')
-DOCS := $(shell find docs src -name __pycache__ -prune -o -type f -print) CONTRIBUTING.md tests/test_docs_pages.py \
-  tests/heavy/test_onnx.py
+DOCS := $(shell find docs src \( -name __pycache__ -o -path docs/faults \) -prune -o -type f -print) CONTRIBUTING.md \
+  $(wildcard tests/check_*.py tests/test_check_*.py tests/test_docs_*.py) tests/heavy/test_onnx.py
 CMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" cmake
 
 .PHONY: help run test test-python test-native test-all lint format bench sanitize docs clean
@@ -97,7 +97,7 @@ docs: build/docs/.complete
 
 build/docs/.complete: $(STAMPS)/install $(STAMPS)/docs $(DOCS)
 	$(BIN)/sphinx-build -b html -n -W --keep-going -q -d build/doctrees docs build/docs
-	$(BIN)/python -m pytest tests/test_docs_pages.py
+	$(BIN)/python -m pytest tests/test_docs_pages.py tests/test_docs_check.py
 	@touch $@
 
 clean:
@@ -106,10 +106,12 @@ clean:
 
 .PHONY: soak coverage package
 MINUTES ?= 10
+SEEDS ?= 1000
 
 # Random problems on every target of this machine; what came of them is kept in tests/data/soak.
 soak: $(STAMPS)/install
 	$(BIN)/python tools/soak.py --minutes $(MINUTES)
+	$(BIN)/python tools/soak_check.py --seeds $(SEEDS)
 
 # Counts the branches of src that all tests take, tests/heavy too, and fails below 95 %.
 ifdef BRANCHES
@@ -121,8 +123,8 @@ endif
 coverage:
 	$(MAKE) test-all BRANCHES=1
 
-PACKAGED := $(shell find src native tests docs tools benchmarks requirements -name __pycache__ -prune -o -type f -print) \
-  CMakeLists.txt Makefile pyproject.toml LICENSE $(wildcard *.md)
+PACKAGED := $(shell find src native tests docs tools benchmarks requirements \( -name __pycache__ -o -path docs/faults \) \
+  -prune -o -type f -print) CMakeLists.txt Makefile pyproject.toml LICENSE $(wildcard *.md)
 
 # What would be released, built from its sdist and tested where it would be installed.
 package: build/package/.complete

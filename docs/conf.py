@@ -9,6 +9,8 @@ Choices, with their reasons:
 * A browser without a mathematical font would draw it badly: a part of STIX Two Math lies in `_static/fonts`.
 * Pictures and tables of numbers are computed in the build from the library (`figures/`, `_ext/computed.py`), as SVG
   and tables with the page's own colours: nothing to update by hand, readable in light and dark, no plotting library.
+* A page per fault that `check` knows is made from its catalogue (`catalogue/`, `_ext/catalogue_pages.py`) and from what
+  `check` says of a function that has the fault.
 * Code of the lesson is included from `src` and `native`, by markers where a whole function is too much.
 * Examples are run by `tests/test_docs_pages.py`, which `make docs` runs after the build; those in blocks
   ``pycon torch`` and the like by `tests/heavy/test_docs_heavy.py`.
@@ -30,8 +32,9 @@ copyright = author
 version = release = regard.__version__
 language = "en"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "mathml", "computed", "offline", "parameters"]
-exclude_patterns = ["figures", "_ext"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "mathml", "computed", "offline", "parameters",
+              "catalogue_pages"]  # fmt: skip
+exclude_patterns = ["figures", "catalogue", "_ext"]
 nitpicky = True
 # Named in docstrings, and documented by others: no network means no index of theirs.
 nitpick_ignore = [("py:obj", "contextvars.ContextVar")]
@@ -70,4 +73,4 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 _ALONE = ("index", "start", "coming-from", "contract", "masks", "biases", "numerics", "contributing")
-html_sidebars = {page: [] for page in _ALONE}
+html_sidebars = {page: [] for page in (*_ALONE, "faults/*")}

@@ -21,11 +21,25 @@ def as_function(*parts):
     oracle = model(*parts)
 
     def attention(
-        query, key, value, mask=None, causal=False, scale=None, softcap=None, bias=None, window=None, dropout=None
-    ):
+        query, key, value, mask=None, causal=False, scale=None, softcap=None, bias=None, window=None, dropout=None,
+        slopes=None,
+    ):  # fmt: skip
         q, k, v = (np.asarray(x, np.float64) for x in (query, key, value))
-        case = Case("call", q, k, v, scale, causal, _four(mask), _four(bias), softcap, window, dropout)
+        slopes = None if slopes is None else np.asarray(slopes, np.float64)
+        case = Case("call", q, k, v, scale, causal, _four(mask), _four(bias), slopes, softcap, window, dropout)
         return oracle(case).astype(np.result_type(query, np.float32))
+
+    return attention
+
+
+def as_pair(*parts):
+    """Output and logsumexp, with the steps of some faults replaced."""
+    oracle = model(*parts)
+
+    def attention(query, key, value):
+        case = Case("call", *(np.asarray(x, np.float64) for x in (query, key, value)))
+        found = oracle(case), oracle.lse(case, oracle.attend(case)[1])
+        return tuple(x.astype(np.result_type(query, np.float32)) for x in found)
 
     return attention
 
@@ -46,5 +60,5 @@ def mutants():
     """Name, variant and function of each."""
     for fault in CATALOGUE:
         for label, steps in fault.variants.items():
-            make = as_layer if fault.name in LAYER_ONLY else as_function
+            make = as_pair if fault.group == "lse" else as_layer if fault.name in LAYER_ONLY else as_function
             yield fault, label, make(steps)

@@ -228,7 +228,7 @@ def scales_in_place(q, k, v):
     return softmax(q @ k.swapaxes(-1, -2)) @ v
 
 
-@wrong("IMPRECISE")
+@wrong("LOWP_LOGITS")
 def scores_in_half(q, k, v):
     s = (q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])).astype(np.float16).astype(q.dtype)
     return softmax(s) @ v
@@ -256,7 +256,7 @@ def returns_its_buffer(q, k, v):
     return out
 
 
-@wrong("WRONG_AT_SOME_SIZE")
+@wrong("D_NOT_MULTIPLE")
 def forgets_features_beyond_64(q, k, v):
     s = q[..., :64] @ k[..., :64].swapaxes(-1, -2) / math.sqrt(q.shape[-1])
     return softmax(s) @ v

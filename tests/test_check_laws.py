@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 import regard as rg
-from check_right import bshd, everything, in_float64, softmax, textbook
+from check_right import always_causal, bshd, everything, in_float64, softmax, textbook, tiled
 from check_wrong import WRONG
-from regard.check._behaviour import HABITS
-from regard.check._guess import Declared, guess
+from processes import linux
+from regard.check._guess import Declared
 from regard.check._laws import LAWS, broken_laws, subject
+from regard.check._understand import understand
+from regard.check.habits import HABITS
 
 
 def keys_in_pairs(q, k, v):
@@ -62,8 +64,8 @@ BREAKS = {
 
 
 def broken_by(fn):
-    known = guess(fn, Declared(), "float32")
-    found = broken_laws(subject(known.candidate, known.supports), known.supports, lambda: True)
+    known = understand(fn, Declared(), "float32")
+    found = broken_laws(subject(known.candidate, known.supports), known.supports, lambda question: True)
     assert all(seen for _, seen in found)
     return {law.name for law, _ in found}
 
@@ -123,6 +125,21 @@ def narrow(q, k, v):
     return textbook(*single).astype(q.dtype)
 
 
+def cleans_nan_only(q, k, v, mask=None):
+    scores = q @ k.swapaxes(-1, -2) / np.float32(q.shape[-1] ** 0.5)
+    return softmax(scores if mask is None else np.where(mask, scores, -np.inf)) @ np.where(np.isnan(v), 0, v)
+
+
+def draws_from_its_own(q, k, v, dropout=0.0, rng=None):
+    keep = np.random.default_rng().random((*q.shape[:-1], k.shape[-2])) >= dropout
+    weights = softmax(q @ k.swapaxes(-1, -2) / np.float32(q.shape[-1] ** 0.5))
+    return (np.where(keep, weights / (1 - dropout), 0) @ v).astype(q.dtype)
+
+
+def drops_by_default(q, k, v, dropout=0.1):
+    return draws_from_its_own(q, k, v, dropout)
+
+
 SHOWS = {
     "OUTPUT_ALIASES_INPUT": returns_its_input,
     "STRIDES_IGNORED": raw_buffers,
@@ -133,17 +150,51 @@ SHOWS = {
     "EMPTY_SHAPE_CRASH": without_initial,
     "SILENT_BROADCAST": bshd,
     "INT_INPUT_TRUNCATED": in_float64,
+    "CAUSAL_FUTURE_NAN": always_causal,
+    "INF_MASKED": cleans_nan_only,
+    "SEED_IGNORED": draws_from_its_own,
+    "DROPOUT_ACTIVE_IN_EVAL": drops_by_default,
+    "QUADRATIC_MEMORY": textbook,
 }
+DECLARED = {"QUADRATIC_MEMORY": {"memory": "linear"}}
+# NumPy's functions have no threads to be set: heavy/test_check_torch.py shows it.
+ELSEWHERE = {"THREAD_DEPENDENT"}
 
 
 def test_each_habit_has_a_function_that_shows_it():
-    assert {habit.name for habit in HABITS} <= SHOWS.keys() | {name for _, names, _ in WRONG for name in names}
+    shown = SHOWS.keys() | ELSEWHERE | {name for _, names, _ in WRONG for name in names}
+    assert {habit.name for habit in HABITS} <= shown
 
 
 @pytest.mark.parametrize("name", SHOWS)
 def test_a_habit_is_seen(name):
-    report = rg.check(SHOWS[name])
+    report = rg.check(SHOWS[name], **DECLARED.get(name, {}))
     assert name in report.names
     level = {habit.name: "warning" if habit.edge else "fault" for habit in HABITS}[name]
     assert report[name].level == level
     assert report[name].evidence
+
+
+@linux
+def test_memory_that_is_declared_linear():
+    for fn in (rg.attention, tiled):
+        assert rg.check(fn, memory="linear").ok
+    assert "QUADRATIC_MEMORY" not in rg.check(textbook).names
+    seen = rg.check(textbook, memory="linear")["QUADRATIC_MEMORY"].evidence[0]
+    assert "4096 queries and keys raise the peak by 1" in seen  # 12 bytes for each pair
+
+
+def loops_over_queries(q, k, v):
+    return np.concatenate([textbook(q[..., i : i + 1, :], k, v) for i in range(q.shape[-2])] or [0 * q], axis=-2)
+
+
+def test_facts_are_told_and_are_no_faults():
+    ours, loop, plain = (rg.check(fn) for fn in (rg.attention, loops_over_queries, textbook))
+    same = "same bits: 4 of 4 rows, alone and among others; an entry of the batch alone has the same bits"
+    assert same in ours.measured
+    assert same in loop.measured
+    assert same not in plain.measured
+    assert "memory: NumPy's arrays grow with queries plus keys" in ours.measured
+    assert any("grow with queries times keys, 1" in line for line in plain.measured)
+    assert any("more calls for each query: a loop over queries" in line for line in loop.measured)
+    assert not any("loop" in line for line in (*ours.measured, *plain.measured))

@@ -1,17 +1,26 @@
 """The oracle that faults are planted in is the reference; the catalogue is whole, and its entries can be told apart."""
 
-import itertools
-import math
-
 import numpy as np
 import pytest
 
 import regard as rg
-from regard.check._dictionary import BACKGROUNDS, VARIANTS, Models, Search, models
+from check_power import (
+    DECLARED_ONLY,
+    FIRST,
+    SEARCHED,
+    doubles,
+    greedy,
+    nearest,
+    rounding_named,
+    roundings_apart,
+    shown,
+)  # fmt: skip
+from regard.check._dictionary import BACKGROUNDS, VARIANTS, Search, models
 from regard.check._oracle import RIGHT, Oracle
 from regard.check._probes import Setting, probes
-from regard.check._tolerance import Refused
+from regard.check._tolerance import FAIL
 from regard.check.faults import BY_NAME, CATALOGUE
+from regard.check.faults.precision import GROUP
 
 # What the study coded as mutants, all of which must be there.
 CODED = """
@@ -37,8 +46,6 @@ DROPOUT_ON_OUTPUT
 """.split()  # noqa: SIM905
 
 DEFAULT = Setting()
-# Right unless another rule is declared.
-DECLARED_ONLY = {"CAUSAL_BOTTOM_RIGHT", "EMPTY_ROW_ZERO"}
 
 
 def test_the_oracle_is_the_reference():
@@ -55,7 +62,7 @@ def test_the_oracle_is_the_reference():
             case.key,
             case.value,
             mask=mask,
-            bias=case.bias,
+            bias=case.bias if case.alibi is None else rg.Alibi(case.alibi),
             scale=case.scale,
             softcap=case.softcap,
             q_offset="end",
@@ -91,62 +98,51 @@ def test_sizes_of_the_probes_differ():
             assert len(set(sizes)) == len(sizes), (case.name, sizes)
 
 
-def shown(fault_models: Models, variant):
-    """Probes that show a variant: it differs from what is right by more than `alike` allows."""
-    return {
-        name
-        for name in fault_models.cases
-        if not fault_models.judges[name].passes(fault_models.answer((variant,), name))
-    }
-
-
 def test_every_variant_is_seen_by_a_probe():
-    unseen = [v for v in VARIANTS if not shown(models(DEFAULT), v)]
-    assert {v.fault.name for v in unseen} == DECLARED_ONLY
-
-
-def distance(a, b):
-    """Largest difference of two answers; infinite where one is NaN, refused or of another shape."""
-    if isinstance(a, Refused) or isinstance(b, Refused):
-        return 0.0 if isinstance(a, Refused) and isinstance(b, Refused) else math.inf
-    if a.shape != b.shape or not np.array_equal(np.isfinite(a), np.isfinite(b)):
-        return math.inf
-    finite = np.isfinite(a)
-    return float(np.abs(a[finite] - b[finite]).max(initial=0))
+    known = models(DEFAULT)
+    assert {v.fault.name for v in VARIANTS if not shown(known, (v,))} == DECLARED_ONLY
 
 
 def test_all_pairs_of_faults_are_separated():
-    known = models(DEFAULT)
-    close = {}
-    for a, b in itertools.combinations([v for v in VARIANTS if v.fault.name not in DECLARED_ONLY], 2):
-        if a.fault is b.fault:
-            continue
-        apart = 0.0
-        for name in known.cases:
-            apart = max(apart, distance(known.answer((a,), name), known.answer((b,), name)))
-            if apart > 1e-2:
-                break
-        if apart <= 1e-2:
-            close[frozenset({a.fault.name, b.fault.name})] = apart
-    assert close == {}
+    count, near = nearest(models(DEFAULT))
+    assert count > 50_000
+    assert [(a.fault.name, b.fault.name, apart) for apart, a, b in near if apart < 0.03] == []
 
 
-def test_double_faults_have_a_name():
-    """A sample of pairs, as the models answer: both are named, or one that hides the other."""
-    known = models(DEFAULT)
-    core = [v for v in VARIANTS if not v.fault.edge and v.label == next(iter(v.fault.variants)) and shown(known, v)]
-    rng = np.random.default_rng(7)
-    both = 0
-    for _ in range(10):
-        a, b = (core[i] for i in rng.choice(len(core), 2, replace=False))
-        if not a.steps.keys().isdisjoint(b.steps):
-            continue
-        answers = {name: known.answer((a, b), name) for name in known.cases}
-        found = Search(known, answers, lambda: True).run()
-        names = [{v.fault.name for v in one} for one in found.explanations]
-        assert names, (a.fault.name, b.fault.name)
-        both += {a.fault.name, b.fault.name} in names
-    assert both >= 5
+def test_every_variant_is_named_and_no_other_beside_it():
+    known, wrong = models(DEFAULT), {}
+    for variant in SEARCHED:
+        answers = {name: known.answer((variant,), name) for name in known.cases}
+        found = Search(known, answers, lambda: True).simple().explanations
+        if [[v.fault for v in one] for one in found] != [[variant.fault]]:
+            wrong[variant.fault.name, variant.label] = [[v.fault.name for v in one] for one in found]
+    assert wrong == {}
+
+
+def test_few_probes_show_every_fault():
+    chosen = greedy(models(DEFAULT))
+    assert len(chosen) <= 18
+    assert sum(more for _, more in chosen) == len(FIRST)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_rounding_is_named_by_its_model(dtype):
+    for fault in GROUP.faults:
+        for label in fault.variants:
+            assert rounding_named(fault.name, label, dtype) == [fault.name], label
+
+
+def test_all_pairs_of_roundings_are_separated():
+    count, apart, pair = roundings_apart()
+    assert count > 400
+    assert apart > FAIL, pair
+
+
+def test_double_faults_do_not_cancel_and_have_a_name():
+    found = doubles(models(DEFAULT), 8, search=True)
+    assert found.cancelled == found.like_another == 0
+    assert found.own + found.like_one == found.pairs
+    assert found.both_named >= found.own - 2
 
 
 def test_the_right_answers_are_no_fault():

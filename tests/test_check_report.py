@@ -54,7 +54,7 @@ def test_scripts_need_numpy_only_and_print_the_fault(tmp_path):
             if finding.script:
                 scripts[f"{fn.__name__}-{finding.name}.py"] = finding.script
             else:
-                assert finding.name in ("STALE_CACHE", "MASK_MUTATED", "REFUSES"), finding.name
+                assert finding.name in ("STALE_CACHE", "MASK_MUTATED", "REFUSES", "CAUSAL_FUTURE_NAN"), finding.name
     assert len(scripts) > len(WRONG)
     seen = run(scripts, tmp_path)
     assert seen.keys() == scripts.keys()
@@ -96,7 +96,7 @@ def test_the_smallest_example_is_small_and_round():
 
 def test_printed():
     text = str(checked(tril_of_a_rectangle))
-    assert re.search(r"^tril_of_a_rectangle: 1 fault, 1 warning \(10 probes", text)
+    assert re.search(r"^tril_of_a_rectangle: 1 fault, 2 warnings \(14 probes", text)
     for part in ("guessed  layout: bhsd", "FAULT CAUSAL_TOP_LEFT  (certain:", "smallest example", "expected [",
                  "yours    [", "why it matters", "how to mend it", "measured scale 0.353553 per q · k"):  # fmt: skip
         assert part in text, part
@@ -198,7 +198,7 @@ def test_time_runs_out():
         ({"causal": "left"}, "causal is 'left'; check knows bottom-right, top-left"),
         ({"window": "w"}, "window is 'w'; check knows total, left-inclusive"),
         ({"empty_row": "mean"}, "empty_row is 'mean'; check knows zero, nan, any"),
-        ({"supports": {"alibi"}}, "supports has 'alibi'; check asks about mask, causal"),
+        ({"supports": {"rope"}}, "supports has 'rope'; check asks about mask, causal"),
         ({"dtype": "int8"}, "dtype is 'int8'; check knows float32"),
     ],
 )

@@ -41,8 +41,8 @@ def test_public_names():
         "Dense", "DenseBias", "Dilated", "Documents", "Empty", "ForwardResult", "Full", "Global", "KeyLengths",
         "KeyPadding", "Mask", "MaskError", "MultiHeadAttention", "PerHead", "Prefix", "RegardError", "RelativeBias",
         "ShapeError", "T5Bias", "UnsupportedError", "Window", "attention", "attention_forward", "check", "config",
-        "from_function", "merge_heads", "merge_states", "plan", "reference", "rotary_embedding", "sinusoidal_positions",
-        "split_heads", "varlen_attention",
+        "from_function", "merge_heads", "merge_states", "parametrize", "plan", "reference", "rotary_embedding",
+        "sinusoidal_positions", "split_heads", "varlen_attention",
     }  # fmt: skip
 
 

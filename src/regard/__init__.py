@@ -23,6 +23,7 @@ from regard.biases import DenseBias as DenseBias
 from regard.biases import RelativeBias as RelativeBias
 from regard.biases import T5Bias as T5Bias
 from regard.check import check as check
+from regard.check import parametrize as parametrize
 from regard.layers import MultiHeadAttention as MultiHeadAttention
 from regard.layers import merge_heads as merge_heads
 from regard.layers import split_heads as split_heads

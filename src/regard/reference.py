@@ -1,8 +1,9 @@
 """The oracle and the lesson: attention in plain NumPy, to be read next to the formula.
 
 `attention` materialises everything in float64 and evaluates the formula of each mask as it is written; what the
-engine computes is compared with it. `online_attention` is the same in tiles with a running maximum and sum, in
-O(n) memory: the idea of FlashAttention, for reading and as a yardstick, never a fallback.
+engine computes is compared with it. `attention_backward` follows the same formula backwards, by hand.
+`online_attention` is the same in tiles with a running maximum and sum, in O(n) memory: the idea of FlashAttention, for
+reading and as a yardstick, never a fallback.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard._arrays import Operands
+from regard._arrays import Intake, Operands, require_float
+from regard._errors import ShapeError
 from regard._plan import Problem, make_problem
 from regard._types import Array, BoolArray, IntArray, score_dtype
-from regard.biases import Bias
+from regard.biases import Bias, DenseBias
 from regard.masks import Full
 
 
@@ -24,6 +26,19 @@ class Materialised(NamedTuple):
     out: Any
     lse: Any
     weights: Any
+
+
+class Gradients(NamedTuple):
+    """Gradients of a number that depends on the output, by what they belong to and in its shape; None where none was.
+
+    The bias that is an array has one in the array's shape; a formula, or a sum, one in the shape of the scores.
+    """
+
+    query: Any
+    key: Any
+    value: Any
+    bias: Any = None
+    sinks: Any = None
 
 
 def attention(
@@ -80,17 +95,7 @@ def attention_forward(
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):  # Inf and NaN of the user's are answers
         S, kept = _scores(problem, Q, K, biases, rows, keys)
         keep = np.broadcast_to(True if kept is None else kept, g.shape)
-        # [softmax]
-        m = S.max(axis=-1, keepdims=True, initial=-np.inf)
-        empty = ~keep.any(axis=-1, keepdims=True)
-        P = np.exp(S - np.where(empty, 0, m))  # the shift cancels in P / l; it prevents overflow
-        P = np.where(keep, P, 0)
-        l = P.sum(axis=-1, keepdims=True)  # noqa: E741 the lesson's name
-        W = np.where(keep, P / np.where(empty, 1, l), 0)
-        lse = np.where(empty, -np.inf, m + np.log(l))
-        # [/softmax]
-        if sink is not None:  # it takes its share of the whole, and has no value
-            W = np.where(keep, W / (1 + np.exp(sink - lse)), 0)
+        W, lse = _softmax(S, keep, sink)
         # [output]
         O = _weighted_sum(W, V, keep)  # noqa: E741
         # [/output]
@@ -100,6 +105,121 @@ def attention_forward(
         give(lse.reshape(problem.user_shape(g.queries))),
         give(W.reshape(g.user_shape)),
     )
+
+
+def attention_backward(
+    grad_out: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    mask: Any = None,
+    bias: Any = None,
+    q_offset: Any = None,
+    scale: Any = None,
+    softcap: Any = None,
+    sinks: Any = None,
+) -> Gradients:
+    r"""Gradients of attention in float64, materialised: for tests and for reading.
+
+    With :math:`O = PV` and :math:`P = \operatorname{softmax}(S)`, what reaches the output goes back step by step:
+
+    .. math::
+        dV = P^\top dO, \quad dP = dO\, V^\top, \quad \delta_i = \sum_j P_{ij}\, dP_{ij}, \quad
+        dS_{ij} = P_{ij}\,(dP_{ij} - \delta_i), \quad
+        dQ = \text{scale}\; dS\, K, \quad dK = \text{scale}\; dS^\top Q
+
+    where a softcap c multiplies dS by :math:`1 - \tanh^2(s/c)` on its way to dQ and dK. A row that keeps no key has
+    gradient 0, and what is behind the mask takes no part, be it NaN.
+
+    Parameters
+    ----------
+    grad_out : array, shape ``(..., Hq, Sq, Dv)``
+        Gradient of the output, of any float dtype.
+    query, key, value, mask, bias, q_offset, scale, softcap, sinks
+        As `attention` takes them.
+
+    Returns
+    -------
+    Gradients
+        ``query``, ``key``, ``value``, ``bias`` and ``sinks``, in float64 and of the query's library. Where one entry
+        serves several rows, heads or batch entries, its gradient is the sum of theirs.
+
+    Raises
+    ------
+    ShapeError, DTypeError, UnsupportedError
+        Where ``grad_out`` does not have the output's shape, holds no floats, or is of another library; and as
+        `attention`.
+
+    Examples
+    --------
+    >>> import numpy as np, regard as rg
+    >>> k = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], float)
+    >>> v = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> rg.reference.attention_backward(np.array([[1.0, 0.0]]), k[2:], k, v).key.round(6)
+    array([[ 0.037557,  0.      ,  0.037557,  0.      ],
+           [-0.099478,  0.      , -0.099478,  0.      ],
+           [ 0.061921,  0.      ,  0.061921,  0.      ]])
+    """
+    given = Operands.of(query, key, value, bias, sinks)
+    options = {"mask": mask, "q_offset": q_offset, "scale": scale, "softcap": softcap}
+    problem, Q, K, V, biases, sink = _prepare(given, options, np.dtype(np.float64))
+    g = problem.geometry
+    dO = _gradient_of_output(problem, query, grad_out)
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        S, kept = _scores(problem, Q, K, biases, np.arange(g.queries), np.arange(g.keys))
+        keep = np.broadcast_to(True if kept is None else kept, g.shape)
+        P, lse = _softmax(S, keep, sink)
+        # [gradients]
+        dV = _weighted_sum(P.swapaxes(-1, -2), dO, keep.swapaxes(-1, -2))
+        dP = np.where(keep, dO @ V.swapaxes(-1, -2), 0)
+        delta = (P * dP).sum(axis=-1, keepdims=True)  # what the row's own sum takes back
+        dS = np.where(keep, P * (dP - delta), 0)
+        dB = dS  # a bias is added after the softcap
+        if problem.softcap:
+            dS = np.where(keep, dS * (1 - (_products(problem, Q, K) / problem.softcap) ** 2), 0)
+        dQ = problem.scale * _weighted_sum(dS, K, keep)
+        dK = problem.scale * _weighted_sum(dS.swapaxes(-1, -2), Q, keep.swapaxes(-1, -2))
+        # [/gradients]
+        d_sink = None if sink is None else -delta / (1 + np.exp(lse - sink))  # the sink's value is 0: dP is too
+    give = given.library.give
+    return Gradients(
+        give(_reduced(dQ, given.query.shape)),
+        give(_reduced(_ungrouped(problem, dK), given.key.shape)),
+        give(_reduced(_ungrouped(problem, dV), given.value.shape)),
+        None if given.bias is None else give(_reduced(dB, _bias_shape(problem, given.bias))),
+        None if d_sink is None or given.sinks is None else give(_reduced(d_sink.sum(axis=(-1, -2)), given.sinks.shape)),
+    )
+
+
+def _gradient_of_output(problem: Problem, query: Any, grad_out: Any) -> Array:
+    """Check the gradient of the output; return it with all axes."""
+    intake = Intake()
+    intake("query", query)
+    dO = intake.floats("grad_out", grad_out)
+    require_float("grad_out", dO.dtype)
+    want = problem.user_shape(problem.geometry.queries, problem.dv)
+    if dO.shape != want:
+        raise ShapeError(f"grad_out has shape {dO.shape} and the output has shape {want}: give one number for each")
+    return dO.astype(np.float64).reshape((*problem.geometry.lead, problem.geometry.heads, *want[-2:]))
+
+
+def _bias_shape(problem: Problem, bias: Bias) -> tuple[int, ...]:
+    return tuple(bias.array.shape) if isinstance(bias, DenseBias) else problem.geometry.user_shape
+
+
+def _ungrouped(problem: Problem, x: Array) -> Array:
+    """Sum over the query heads that read one kv head."""
+    total: Array = x.reshape(*x.shape[:-3], problem.kv_heads, problem.group, *x.shape[-2:]).sum(axis=-3)
+    return total
+
+
+def _reduced(x: Array, shape: tuple[int, ...]) -> Array:
+    """Sum over the axes along which an array of this shape was broadcast."""
+    wide = (1,) * (x.ndim - len(shape)) + shape
+    axes = tuple(axis for axis, (n, full) in enumerate(zip(wide, x.shape, strict=True)) if n != full)
+    total: Array = x.sum(axis=axes, keepdims=True).reshape(shape)
+    return total
 
 
 def scores(
@@ -202,15 +322,27 @@ def _fold_keys(
     return np.where(seen, O, 0)
 
 
+def _softmax(S: Array, keep: BoolArray, sink: Array | None) -> tuple[Array, Array]:
+    """Weights and logsumexp of each row; a row that keeps no key has weights 0 and −inf."""
+    # [softmax]
+    m = S.max(axis=-1, keepdims=True, initial=-np.inf)
+    empty = ~keep.any(axis=-1, keepdims=True)
+    P = np.exp(S - np.where(empty, 0, m))  # the shift cancels in P / l; it prevents overflow
+    P = np.where(keep, P, 0)
+    l = P.sum(axis=-1, keepdims=True)  # noqa: E741 the lesson's name
+    W = np.where(keep, P / np.where(empty, 1, l), 0)
+    lse = np.where(empty, -np.inf, m + np.log(l))
+    # [/softmax]
+    if sink is not None:  # it takes its share of the whole, and has no value
+        W = np.where(keep, W / (1 + np.exp(sink - lse)), 0)
+    return W, lse
+
+
 def _scores(
     problem: Problem, Q: Array, K: Array, biases: tuple[Bias, ...], rows: IntArray, keys: IntArray
 ) -> tuple[Array, BoolArray | None]:
     """Scores of the queries ``rows`` and the keys ``keys``, and which of them are kept; None: all."""
-    # [scores]
-    S = problem.scale * (Q @ K.swapaxes(-1, -2))
-    # [/scores]
-    if problem.softcap:
-        S = problem.softcap * np.tanh(S / problem.softcap)
+    S = _products(problem, Q, K)
     keep = None if isinstance(problem.mask, Full) else problem.mask.keep(problem.geometry, rows, keys)
     for bias in biases:
         B = bias.values(problem.geometry, rows, keys, score_dtype(problem.dtype)).astype(S.dtype, copy=False)
@@ -223,6 +355,14 @@ def _scores(
     S = np.where(keep, S, -np.inf)  # before the softmax: a masked key takes no share
     # [/mask]
     return S, keep
+
+
+def _products(problem: Problem, Q: Array, K: Array) -> Array:
+    """Scaled and capped q · k, which is all of a score that depends on both."""
+    # [scores]
+    S = problem.scale * (Q @ K.swapaxes(-1, -2))
+    # [/scores]
+    return problem.softcap * np.tanh(S / problem.softcap) if problem.softcap else S
 
 
 def _prepare(

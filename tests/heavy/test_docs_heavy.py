@@ -2,6 +2,7 @@
 
 import pytest
 
+import regard as rg
 from test_docs_pages import DOCS, FRAMEWORKS, PAGES, fences, run
 
 
@@ -21,3 +22,13 @@ def test_examples_that_need_a_framework(page):
 
 def test_there_are_such_pages():
     assert {"torch", "jax"} <= set().union(*map(needed, HEAVY))
+
+
+def test_functions_of_torch_in_the_catalogue_have_what_their_page_says():
+    import torch
+    from catalogue.planted import _TORCH
+
+    for name, source in _TORCH.items():
+        made = {"torch": torch}
+        exec(source, made)
+        assert name in rg.check(made[source.split("(")[0].removeprefix("def ")]).names

@@ -12,18 +12,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ._apart import Apart as Apart
+    from ._apart import Printed as Printed
+    from ._apart import check_apart as check_apart
     from ._finding import Example as Example
     from ._finding import Finding as Finding
+    from ._names import Entry as Entry
+    from ._names import entries as entries
     from ._report import Report as Report
 
-_TYPES = {"Example": "_finding", "Finding": "_finding", "Report": "_report"}
+_LATER = {
+    **dict.fromkeys(("Apart", "Printed", "check_apart"), "_apart"),
+    **dict.fromkeys(("Example", "Finding"), "_finding"),
+    **dict.fromkeys(("Entry", "entries"), "_names"),
+    "Report": "_report",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Load the types of results when they are asked for."""
-    if name not in _TYPES:
+    """Load what few callers need when it is asked for."""
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_TYPES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
 
 
 def check(
@@ -38,6 +48,8 @@ def check(
     expected: Mapping[str, str] | None = None,
     strict: bool = False,
     library: str | None = None,
+    memory: str | None = None,
+    vjp: Callable[..., Any] | None = None,
     dtype: str = "float32",
     seed: int = 0,
     budget_s: float = 60.0,
@@ -68,20 +80,27 @@ def check(
         What is right for a row that may attend nowhere: ``"zero"`` (default), ``"nan"`` or ``"any"``.
     supports : iterable of str, optional
         The options to ask about, of those named above and ``"gqa"``. Default: those that have a parameter and answer.
-        ``{"causal"}`` for a function without such a parameter says that it is always causal.
+        ``{"causal"}`` for a function without such a parameter says that it is always causal, ``{"alibi"}`` that it
+        always adds the linear biases of the ALiBi paper.
     expected : mapping of str to str, optional
         Findings that are known, and why they are as they are: they do not fail.
     strict : bool, optional
         Let warnings fail too, and an expected finding that is not there.
     library : str, optional
         Whose arrays are passed: ``"numpy"``, ``"torch"`` or ``"jax"``. Default: guessed, NumPy's first.
+    vjp : callable, optional
+        The function's way back, ``vjp(grad_out, query, key, value, **options)``, called with what the function itself
+        is called with. It returns the gradients of the operands in the same order, that of a bias after them, or a
+        mapping by name. Default: the attribute ``fn.vjp``, if there is one; gradients of torch's and JAX's functions
+        are their library's. They are asked for where the output is right: a wrong output has other gradients.
+    memory : str, optional
+        ``"linear"``: memory may not grow with queries times keys. Default: what NumPy takes is told, and is no fault.
     dtype : str, optional
         Of the arrays that are passed: float32, float64, float16 or bfloat16.
     seed : int, optional
         Of the random numbers in the probes.
     budget_s : float, optional
-        Seconds after which no further question is begun. NumPy's and torch's functions need less than one as a rule,
-        JAX's some ten: it compiles for each shape.
+        Seconds after which no further question is begun; ten times as many for JAX, which compiles for each shape.
     progress : callable, optional
         Called with what is being asked, and the share of all questions that is behind, from 0 to 1.
 
@@ -113,13 +132,49 @@ def check(
     from ._probes import Setting
     from ._run import run
 
-    _refuse_unknown(mask=mask, causal=causal, window=window, empty_row=empty_row)
+    _refuse_unknown(mask=mask, causal=causal, window=window, empty_row=empty_row, memory=memory)
     numpy_dtype(dtype)
     supports = None if supports is None else frozenset(supports)
     _refuse_unknown_options(supports)
-    declared = Declared(layout, mask, causal, window, supports, library)
+    declared = Declared(layout, mask, causal, window, supports, library, memory, vjp)
     setting = Setting(seed, dtype, False, causal == "top-left", empty_row)
     return run(fn, declared, setting, expected or {}, strict, budget_s, progress)
+
+
+def parametrize(fn: Callable[..., Any], **options: Any) -> Any:
+    """Make a pytest test of each question that `regard.check` asks about a function.
+
+    The test calls its argument ``question``, and fails with the text of the findings. The check runs once, when the
+    first of the tests does. What a function has no option for is skipped; a finding that is declared with ``expected``
+    is an expected failure, and with ``strict`` its absence fails, in the test ``results``.
+
+    Parameters
+    ----------
+    fn : callable
+        The function, as in `regard.check`.
+    **options
+        As in `regard.check`.
+
+    Returns
+    -------
+    callable
+        The decorator.
+
+    Raises
+    ------
+    UnsupportedError
+        pytest is not installed.
+
+    Examples
+    --------
+    >>> import regard as rg
+    >>> @rg.parametrize(rg.attention)
+    ... def test_attention(question):
+    ...     question()
+    """
+    from ._pytest import parametrize
+
+    return parametrize(fn, **options)
 
 
 def _refuse_unknown(**given: str | None) -> None:
@@ -128,6 +183,7 @@ def _refuse_unknown(**given: str | None) -> None:
         "causal": ("bottom-right", "top-left"),
         "window": ("total", "left-inclusive"),
         "empty_row": ("zero", "nan", "any"),
+        "memory": ("linear",),
     }
     for name, value in given.items():
         if value is not None and value not in known[name]:
@@ -135,7 +191,7 @@ def _refuse_unknown(**given: str | None) -> None:
 
 
 def _refuse_unknown_options(supports: frozenset[str] | None) -> None:
-    known = ("mask", "causal", "scale", "bias", "softcap", "window", "dropout", "gqa")
+    known = ("mask", "causal", "scale", "bias", "alibi", "softcap", "window", "dropout", "gqa")
     for option in sorted(supports or ()):
         if option not in known:
             raise ValueError(f"supports has {option!r}; check asks about {', '.join(known)}: take it out")

@@ -42,6 +42,7 @@ class Words:
     causal: str = "bottom-right"
     window: str = "total"
     always_causal: bool = False
+    always_alibi: bool = False
     element: Any = None
 
 
@@ -99,14 +100,14 @@ class Candidate:
         assert case.layer
         names = {"wq": "query", "wk": "key", "wv": "value", "wo": "out"}
         values: dict[str, Any] = {role: self.send(getattr(case.layer, name)) for role, name in names.items()}
-        values |= {"x": self.send(self._batch_first(case.query)), "heads": case.layer.heads}
+        values |= {"x": self.send(self.batch_first(case.query)), "heads": case.layer.heads}
         if case.causal and not self.words.always_causal:
             values["causal"] = True
         if case.mask is not None:
             values["mask"] = self._mask(case.mask, case)
         return Call(*self.signature.place(values))
 
-    def _batch_first(self, x: Array) -> Array:
+    def batch_first(self, x: Array) -> Array:
         """Between a case's layout and a layer's: its own inverse."""
         return np.swapaxes(x, 0, 1) if self.words.layout == "sbe" and x.ndim == 3 else x
 
@@ -127,10 +128,13 @@ class Candidate:
             values["mask"] = self._mask(_entry(case.mask, looped, where), case)
         if case.bias is not None:
             values["bias"] = self.send(_entry(case.bias, looped, where))
+        if case.alibi is not None:
+            values["alibi"] = self.arrays.send(case.alibi.astype(np.float32))
         if case.window is not None and self.words.window == "left-inclusive":
             values["window"] = case.window - 1
         if case.dropout is not None:
-            values |= {"rng": self.arrays.random(11), "seed": 11}
+            seed = 11 + sum(where)  # another for each of several calls, as for heads of one call
+            values |= {"rng": self.arrays.random(seed), "seed": seed}
         if case.query.shape[1] != case.key.shape[1]:
             values["enable_gqa"] = True
         return values
@@ -160,7 +164,7 @@ class Candidate:
         """Join the function's results, in float64 and in the case's layout."""
         arrays = [self.arrays.read(self.element_of(out)).astype(np.float64) for out in outs]
         if case.layer:
-            return self._batch_first(arrays[0])
+            return self.batch_first(arrays[0])
         axes = len(self.words.layout)
         if "sh" in self.words.layout:
             arrays = [np.swapaxes(x, -2, -3) if x.ndim == axes else x for x in arrays]

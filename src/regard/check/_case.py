@@ -30,7 +30,9 @@ class Case:
 
     ``window`` is the number of keys that a causal row may see, its own included. Two rules that may be declared:
     ``from_start``, that the first query stands at the first key (else the last at the last); ``nan_rows``, that a row
-    without keys is NaN (else 0). ``exact`` says that every score is exact in float32, although it is large.
+    without keys is NaN (else 0). ``sides`` is what a window means without causal: "open" to all later keys, "left",
+    no later key, or "both", as many later as earlier ones. ``alibi`` holds a slope for each head. ``exact`` says that
+    every score is exact in float32, although it is large.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Case:
     causal: bool = False
     mask: Array | None = None
     bias: Array | None = None
+    alibi: Array | None = None
     softcap: float | None = None
     window: int | None = None
     dropout: float | None = None
@@ -48,11 +51,13 @@ class Case:
     exact: bool = False
     from_start: bool = False
     nan_rows: bool = False
+    sides: str = "open"
 
     @property
     def options(self) -> dict[str, Any]:
         """What is passed beside the operands."""
-        named = {name: getattr(self, name) for name in ("scale", "mask", "bias", "softcap", "window", "dropout")}
+        names = ("scale", "mask", "bias", "alibi", "softcap", "window", "dropout")
+        named = {name: getattr(self, name) for name in names}
         return {name: value for name, value in named.items() if value is not None} | (
             {"causal": True} if self.causal else {}
         )
@@ -65,6 +70,8 @@ class Case:
             found.add("gqa")
         if not self.layer and self.query.shape[3] != self.value.shape[3]:
             found.add("value_width")
+        if self.window is not None and not self.causal:
+            found.add("window_alone")
         if self.mask is not None:
             found |= {f"mask_{axis}" for axis, n in zip(MASK_AXES, self.mask.shape, strict=False) if n > 1}
         return frozenset(found)
@@ -81,7 +88,7 @@ class Case:
         layer = self.layer
         if layer:
             layer = replace(layer, **rounded(layer, "query", "key", "value", "out"))
-        return replace(self, layer=layer, **rounded(self, "query", "key", "value", "bias"))
+        return replace(self, layer=layer, **rounded(self, "query", "key", "value", "bias", "alibi"))
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:

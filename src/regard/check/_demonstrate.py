@@ -38,6 +38,18 @@ _EXACT = {
     "INT_INPUT_TRUNCATED": (
         "whole = [np.round(3 * x).astype(int) for x in (q, k, v)]\ngot, want = f(*whole).dtype.kind in 'iu', False"
     ),
+    "QUADRATIC_MEMORY": (
+        "import resource\n\n"
+        "one = (slice(1),) * (q.ndim - 2)\nq, k, v = (np.resize(x[one], (*q[one].shape[:-2], 4096, 12)) for x in (q, k, v))\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nf(q, k, v)\n"
+        "unit = 1 if sys.platform == 'darwin' else 1024\n"
+        "size = unit * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+        'got, want = f"{size / 4096**2:.0f} bytes for each pair", "0 bytes for each pair"'
+    ),
+    "THREAD_DEPENDENT": (
+        "q, k, v = (np.resize(x, (*x.shape[:-2], 150, 12)) for x in (q, k, v))\n"
+        "torch.set_num_threads(1)\nwant = f(q, k, v)\ntorch.set_num_threads(2)\ngot = f(q, k, v)"
+    ),
     "SILENT_BROADCAST": (
         "got, want = [], []\nfor count in (1, k.shape[-2] - 1):\n    try:\n        f(q, k, v[..., :count, :])\n"
         '        got = [f"{k.shape[-2]} keys with {count} values are answered"]\n    except Exception:\n        pass'

@@ -8,6 +8,7 @@ fault is tried. Two faults at once are tried last.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, product
@@ -16,7 +17,7 @@ from ._case import Case
 from ._fault import Fault, Steps, model
 from ._probes import Setting, probes
 from ._tolerance import Judge, Outcome, outcome
-from .faults import BY_NAME, CATALOGUE
+from .faults import BY_NAME, SEARCHED
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Variant:
         return self.fault.variants[self.label]
 
 
-VARIANTS = tuple(Variant(fault, label) for fault in CATALOGUE for label in fault.variants)
+VARIANTS = tuple(Variant(fault, label) for group in SEARCHED for fault in group.faults for label in fault.variants)
 
 
 def _named(name: str) -> list[Variant]:
@@ -65,6 +66,12 @@ class Models:
         self.cases = {case.name: case for case in probes(setting)}
         self.judges = {name: Judge.of(case, setting.dtype) for name, case in self.cases.items()}
         self._known: dict[tuple[tuple[Variant, ...], str], Outcome] = {}
+
+    def loosened(self, unit: float) -> Models:
+        """Return the same models, with judges who let pass what rounding to a unit does."""
+        looser = copy(self)
+        looser.judges = {name: judge.loosened(unit) for name, judge in self.judges.items()}
+        return looser
 
     def answer(self, variants: tuple[Variant, ...], name: str) -> Outcome:
         """Answer a probe with the faults planted; answers of pairs are too many to be kept."""
@@ -114,7 +121,19 @@ class Search:
 
     def run(self) -> Diagnosis:
         """Try one fault, then one with a background, then two."""
-        for attempt in (self._singles, self._backgrounds_alone, self._with_background, self._pairs):
+        simple = self.simple()
+        return simple if simple.explanations else self.pairs()
+
+    def simple(self) -> Diagnosis:
+        """Try one fault, then habits at the edges, then one with a background."""
+        return self._first_of(self._singles, self._backgrounds_alone, self._with_background)
+
+    def pairs(self) -> Diagnosis:
+        """Try two faults, which takes seconds."""
+        return self._first_of(self._pairs)
+
+    def _first_of(self, *attempts: Callable[[], Iterator[tuple[Variant, ...]]]) -> Diagnosis:
+        for attempt in attempts:
             found = list(attempt()) if self.failing else []
             if found:
                 return Diagnosis(self._simplest(found), tuple(self.failing), tuple(self.answers))
@@ -136,7 +155,7 @@ class Search:
         return sorted(BACKGROUNDS[1:], key=lambda b: -sum(self.explains(b, [name]) for name in names))
 
     def _with_background(self) -> Iterator[tuple[Variant, ...]]:
-        plain = [name for name in self.failing if not _hides(self.known.cases[name])]
+        plain = [name for name in self.order if not _hides(self.known.cases[name])]  # no background acts there
         able = [v for v in self.variants if not v.fault.edge and self.explains((v,), plain)]
         for background in self._likely():
             found = [
@@ -175,7 +194,8 @@ class Search:
         return any(not self.known.judges[n].passes(self.known.answer((variant,), n)) for n in self.failing)
 
     def _simplest(self, found: list[tuple[Variant, ...]]) -> tuple[tuple[Variant, ...], ...]:
-        """Of variants of one and the same set of faults, the first."""
+        """Of variants of one and the same set of faults, the first; faults of tiles last: they need several tiles."""
+        found = sorted(found, key=lambda variants: sum(v.fault.group == "tiles" for v in variants))
         if any(all(v in VARIANTS for v in variants) for variants in found):  # what has a name goes first
             found = [variants for variants in found if all(v in VARIANTS for v in variants)]
         least = min(map(len, found))

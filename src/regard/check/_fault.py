@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ._oracle import Oracle
 
 Steps: TypeAlias = Mapping[str, Callable[..., Any]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +62,11 @@ class Group:
 
 def model(*steps: Steps) -> Oracle:
     """Return the oracle with the steps of one or more faults; of two for the same step, the first counts."""
+    return planted(Oracle, *steps)
+
+
+def planted(oracle: type[T], *steps: Steps) -> T:
+    """Return an instance of an oracle with the steps of faults, as `model`."""
     merged = {name: step for part in reversed(steps) for name, step in part.items()}
-    built: Oracle = type("Mutant", (Oracle,), merged)()
+    built: T = type("Mutant", (oracle,), merged)()
     return built

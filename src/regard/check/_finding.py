@@ -12,6 +12,9 @@ from regard._types import Array
 from ._case import Case
 from ._tolerance import Outcome, Refused
 
+# What EXPECTED_NOT_FOUND says, before the name of what was expected.
+NO_SIGN = "there is no sign of "
+
 
 @dataclass(frozen=True, eq=False)
 class Example:
@@ -38,7 +41,7 @@ class Example:
         ]
         got = self.got.message if isinstance(self.got, Refused) else spelled(self.got)
         if self.case.dropout is not None:
-            lines.append("share of zeros, share of 1/(1 - p), mean and spread of the row sums:")
+            lines.append("share of zeros, of 1/(1 - p), mean and spread of row sums, equal zeros of heads, of batches:")
         return "\n".join([*lines, f"{self.what}expected {spelled(self.expected)}", f"{self.what}yours    {got}"])
 
 
@@ -111,7 +114,8 @@ def arrays_of(case: Case) -> dict[str, Array]:
     if case.layer:
         matrices = {"wq": case.layer.query, "wk": case.layer.key, "wv": case.layer.value, "wo": case.layer.out}
         return {"x": case.query, **matrices}
-    named = {"query": case.query, "key": case.key, "value": case.value, "mask": case.mask, "bias": case.bias}
+    named = {"query": case.query, "key": case.key, "value": case.value, "mask": case.mask, "bias": case.bias,
+             "slopes": case.alibi}  # fmt: skip
     return {name: x for name, x in named.items() if x is not None}
 
 

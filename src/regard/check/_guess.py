@@ -5,7 +5,7 @@ Each guess carries the evidence for it, and each can be declared instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,6 +43,8 @@ class Declared:
     window: str | None = None
     supports: frozenset[str] | None = None
     library: str | None = None
+    memory: str | None = None
+    vjp: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Known:
     guesses: tuple[Guess, ...]
     refusals: tuple[tuple[str, Refused], ...] = ()
     layer: LayerSize = USUAL
+    sides: str = "open"
 
 
 def guess(candidate: Candidate, declared: Declared) -> Known:
@@ -202,6 +205,16 @@ def _ignores_later_values(candidate: Candidate, case: Case) -> bool:
     return not moved[0][:1].any() and not moved[1][:4].any() and bool(moved[0][1:].any())
 
 
+def _causal_rule(candidate: Candidate) -> list[Guess]:
+    """Find out where the rule starts with more keys than queries: which keys does the last query see."""
+    case = replace(_ask(3, 7, 8, 8), causal=True)
+    base = candidate(case)
+    seen = [_moves(base, candidate(replace(case, value=_bumped(case.value, (..., j, slice(None)))))) for j in range(7)]
+    count = sum(moved > 1e-3 for moved in seen)
+    rule = {7: "bottom-right", 3: "top-left"}.get(count)
+    return [Guess("causal rule", rule, f"the last of 3 queries sees {count} of 7 keys")] if rule else []
+
+
 # Options.
 
 
@@ -223,12 +236,39 @@ def _with_options(candidate: Candidate, declared: Declared, found: list[Guess]) 
     if not isinstance(candidate(_ask(5, 5)), Refused):
         supports.add("value_width")
     supports |= _grouped(candidate, declared, found)
-    missing = sorted(set(OPTIONS) - supports - {option for option, _ in refusals})
+    if "causal" in supports and declared.causal is None:
+        found += _causal_rule(candidate)
+    sides = ""
+    if "window" in supports and "causal" not in supports:
+        sides, said_of = _sides(candidate)
+        supports |= {"window_alone"} if sides else set()
+        found += said_of
+    if "alibi" in (declared.supports or ()) and "alibi" not in named:
+        candidate = replace(candidate, words=replace(candidate.words, always_alibi=True))
+        supports.add("alibi")
+    missing = sorted(set(OPTIONS) - {"alibi"} - supports - {option for option, _ in refusals})
     if missing and declared.supports is None:
         found.append(Guess("not asked about", ", ".join(missing), "no parameter has a name of theirs"))
     honest = [(option, no) for option, no in refusals if no.honest]
     found += [Guess(option, "not supported", no.message) for option, no in honest]
-    return Known(candidate, frozenset(supports), tuple(found), tuple(x for x in refusals if x not in honest))
+    return Known(
+        candidate, frozenset(supports), tuple(found), tuple(x for x in refusals if x not in honest),
+        sides=sides or "open",
+    )  # fmt: skip
+
+
+def _sides(candidate: Candidate) -> tuple[str, list[Guess]]:
+    """Find out what a window hides without causal: row 4 of 9 is asked about the next key, and the last."""
+    case = replace(_ask(9, 9, 8, 8), window=3)
+    base, *moved = (
+        candidate(c) for c in (case, *(replace(case, value=_bumped(case.value, (..., j, slice(None)))) for j in (5, 8)))
+    )
+    if isinstance(base, Refused) or base.ndim != 4 or any(isinstance(x, Refused) for x in moved):
+        return "", []
+    next_, last = (float(np.abs(np.asarray(x) - base)[..., 4, :].max()) > 1e-3 for x in moved)
+    sides = "open" if last else "both" if next_ else "left"
+    seen = {"open": "all later keys", "both": "as many later keys", "left": "no later key"}
+    return sides, [Guess("window without causal", sides, f"a query sees {seen[sides]}")]
 
 
 def _refusal(candidate: Candidate, option: str) -> Refused | None:
@@ -240,7 +280,7 @@ def _refusal(candidate: Candidate, option: str) -> Refused | None:
 
 def _asked(candidate: Candidate, case: Case, option: str) -> Case:
     values: dict[str, Any] = {"scale": 0.7, "softcap": 3.0, "window": 3, "dropout": 0.25}
-    values["bias"] = np.zeros((2, 3, 5, case.key.shape[2]))
+    values |= {"bias": np.zeros((2, 3, 5, case.key.shape[2])), "alibi": np.array([0.5, 0.25, 0.125])}
     if option == "causal" or (option == "window" and candidate.answers("causal")):
         case = replace(case, causal=True)
     return replace(case, **({option: values[option]} if option in values else {}))
@@ -335,8 +375,8 @@ def _first_refusal(answers: dict[str, Outcome]) -> tuple[str, str] | Refused:
     return next(answer for answer in answers.values() if isinstance(answer, Refused))
 
 
-def _moves(base: Array, other: Array) -> float:
-    if base.shape != other.shape:
+def _moves(base: Outcome, other: Outcome) -> float:
+    if isinstance(base, Refused) or isinstance(other, Refused) or base.shape != other.shape:
         return 0.0
     moved = np.abs(base - other)
     return float(np.where(np.isfinite(moved), moved, 0).max(initial=0))

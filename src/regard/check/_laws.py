@@ -84,13 +84,13 @@ def subject(candidate: Candidate, supports: frozenset[str]) -> Subject:
     return Subject(candidate, Case("law", q, k, v, causal=candidate.words.always_causal).cast(candidate.dtype))
 
 
-def broken_laws(asked: Subject, supports: frozenset[str], in_time: Callable[[], bool]) -> list[tuple[Law, str]]:
+def broken_laws(asked: Subject, supports: frozenset[str], asks: Callable[[str], bool]) -> list[tuple[Law, str]]:
     """All laws that are broken, with what was seen; a law whose calls are refused says nothing."""
     found = []
     for law in LAWS:
-        if not law.needs <= supports or not in_time():
+        if not law.needs <= supports or (asked.case.causal and law.name in _NOT_CAUSAL):
             continue
-        if asked.case.causal and law.name in _NOT_CAUSAL:
+        if not asks(f"law-{law.name}"):
             continue
         try:
             seen = law.broken(asked)

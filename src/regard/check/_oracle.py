@@ -7,10 +7,12 @@ tests hold the two together.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from regard._types import Array, BoolArray
+from regard.biases import Alibi
 
 from ._case import Case
 
@@ -25,13 +27,18 @@ class Oracle:
 
     def run(self, case: Case) -> Array:
         """All steps in order."""
+        W, s, keep, (q, k, v) = self.attend(case)
+        P = self.drop(case, W)
+        return self.finish(case, self.combine(case, P, v, keep), (q, k, v), s, P)
+
+    def attend(self, case: Case) -> tuple[Array, Array, BoolArray, tuple[Array, Array, Array]]:
+        """Weights, the scores that they come from, which pairs are kept, and the operands."""
         q, k, v = self.operands(case)
         k, v = self.share(case, q, k, v)
         s = self.shape(case, self.logits(case, q, k, v))
         keep = self.visible(case, s.shape[-2], s.shape[-1])
         s = self.hide(case, s, keep)
-        P = self.drop(case, self.weights(case, s, keep))
-        return self.finish(case, self.combine(case, P, v, keep), (q, k, v), s, P)
+        return self.weights(case, s, keep), s, keep, (q, k, v)
 
     # Operands and heads.
 
@@ -72,14 +79,24 @@ class Oracle:
         return np.asarray(q @ k.swapaxes(-1, -2))
 
     def shape(self, case: Case, s: Array) -> Array:
-        """Cap, then add the bias."""
+        """Cap, then add the biases."""
         if case.softcap is not None:
             s = self.cap(case, s, case.softcap)
+        return self.biased(case, s)
+
+    def biased(self, case: Case, s: Array) -> Array:
+        """Add the biases."""
+        if case.alibi is not None:
+            s = self.slope(case, s, case.alibi)
         return s if case.bias is None else self.add(case, s, case.bias)
 
     def cap(self, case: Case, s: Array, c: float) -> Array:
         """Bend the scores into (−c, c)."""
         return c * np.tanh(s / c)
+
+    def slope(self, case: Case, s: Array, slopes: Array) -> Array:
+        """Subtract a slope of each head times the distance."""
+        return np.asarray(s - slopes[:, None, None] * np.abs(distance(case, *s.shape[-2:])))
 
     def add(self, case: Case, s: Array, bias: Array) -> Array:
         """Add the bias."""
@@ -101,8 +118,8 @@ class Oracle:
         return distance(case, queries, keys) <= 0
 
     def window(self, case: Case, queries: int, keys: int, width: int) -> BoolArray:
-        """Each query sees ``width`` keys up to its own."""
-        return distance(case, queries, keys) > -width
+        """Each query sees ``width`` keys up to its own; without causal what the case says of later ones."""
+        return within(case, distance(case, queries, keys), lambda d: d > -width)
 
     def mask(self, case: Case, mask: Array) -> BoolArray:
         """Return the mask as given."""
@@ -124,6 +141,12 @@ class Oracle:
         peak = self.peak(case, s)
         e = np.exp(s - np.where(peak == -np.inf, 0, peak))
         return np.asarray(e / self.total(case, e))
+
+    def lse(self, case: Case, s: Array) -> Array:
+        """Return the logarithm of the sum of e^s of each row."""
+        peak = s.max(axis=-1)
+        base = np.where(np.isneginf(peak), 0, peak)
+        return np.asarray(base + np.log(np.exp(s - base[..., None]).sum(axis=-1)))
 
     def peak(self, case: Case, s: Array) -> Array:
         """Return what is subtracted from the scores, so that none overflows."""
@@ -169,6 +192,19 @@ class Oracle:
 def distance(case: Case, queries: int, keys: int) -> Array:
     """Key position minus query position."""
     return np.arange(keys) - (np.arange(queries)[:, None] + (0 if case.from_start else keys - queries))
+
+
+def within(case: Case, d: Array, near: Callable[[Array], BoolArray]) -> BoolArray:
+    """Apply a window's rule to distances, on the sides that a window has without causal."""
+    keep = near(d)
+    if not case.causal and case.sides == "both":
+        keep = keep & near(-d)
+    return keep & (d <= 0) if not case.causal and case.sides == "left" else keep
+
+
+def paper_slopes(heads: int) -> Array:
+    """Slopes of ALiBi for a number of heads (arXiv 2108.12409, section 3)."""
+    return Alibi(heads).slopes
 
 
 def chance(shape: tuple[int, ...]) -> Array:

@@ -15,15 +15,18 @@ import numpy as np
 
 from regard._types import Array
 
-from ._case import Case, Layer
+from ._case import Case
+from ._layers import USUAL, LayerSize, layer_probes
+from ._oracle import paper_slopes
 
 
 @dataclass(frozen=True)
 class Setting:
     """What the probes, and the right answers, depend on.
 
-    ``equal_widths`` gives values the width of keys, for functions that refuse any other. ``from_start`` and
-    ``empty_row`` are the rules that are declared right; "any" asks nothing about rows without keys.
+    ``layer`` is the size of a layer's probes. ``equal_widths`` gives values the width of keys, for functions that
+    refuse any other. ``from_start`` and ``empty_row`` are the rules that are declared right; "any" asks nothing about
+    rows without keys. ``sides`` is what a window means without causal.
     """
 
     seed: int = 0
@@ -31,18 +34,33 @@ class Setting:
     equal_widths: bool = False
     from_start: bool = False
     empty_row: str = "zero"
+    sides: str = "open"
+    layer: LayerSize = USUAL
 
 
 @lru_cache(maxsize=16)
 def probes(setting: Setting) -> tuple[Case, ...]:
     """All probes, rounded to the dtype; those that it cannot hold are left out."""
     rng = np.random.default_rng(setting.seed)
-    cases = [*_plain(rng), *_options(rng), *_stress(rng), *_tiles(rng), *_edges(rng), *_others(rng)]
+    cases = [
+        *_plain(rng),
+        *_options(rng),
+        *_stress(rng),
+        *_tiles(rng),
+        *_edges(rng),
+        *_others(rng),
+        *_odd(rng),
+        *_alibi(rng),
+    ]
+    cases += layer_probes(setting.seed, setting.layer)
     if setting.equal_widths:
-        cases = [_widened(case, rng) for case in cases]
+        cases = [_widened(case, rng) for case in cases if case.name != "values_wide"]
+    if setting.from_start:  # else the first query has only hidden keys
+        cases = [case for case in cases if case.name != "keypad_causal"]
     if setting.empty_row == "any":
-        cases = [case for case in cases if case.name != "masked_row"]
-    rules: dict[str, Any] = {"from_start": setting.from_start, "nan_rows": setting.empty_row == "nan"}
+        cases = [case for case in cases if case.name not in ("masked_row", "mha_masked_row")]
+    rules: dict[str, Any] = {"from_start": setting.from_start, "nan_rows": setting.empty_row == "nan",
+                             "sides": setting.sides}  # fmt: skip
     cases = [replace(case, **rules) for case in cases]
     rounded = [case.cast(setting.dtype) for case in cases]
     return tuple(
@@ -61,6 +79,7 @@ def finer(setting: Setting) -> tuple[Case, ...]:
         replace(growing, name=f"{n}_keys", key=growing.key[..., :n, :], value=growing.value[..., :n, :])
         for n in (3, 5, 9, 17, 33, 49, 65, 97, 129)
     ]
+    cases += [replace(normal(rng, f"width_{d}", 5, 7, widths=(d, 6))) for d in (24, 40, 56, 100)]
     cases += [_hidden_level(rng, f"visible_below{level}", level, 0) for level in (-5, -30, -75, -500)]
     for level in (15, 35, 65, 84):
         q, k = np.zeros((2, 3, 5, 4)), np.zeros((2, 3, 7, 4))
@@ -87,9 +106,9 @@ def _plain(rng: np.random.Generator) -> list[Case]:
 
 def _options(rng: np.random.Generator) -> list[Case]:
     six: dict[str, Any] = {"queries": 6, "keys": 6}
-    grouped = normal(rng, "gqa", 5, 7)
+    grouped = normal(rng, "gqa", 5, 10)
     pad = np.ones((2, 1, 1, 6), bool)
-    pad[0, ..., 4:] = pad[1, ..., :2] = False
+    pad[0, ..., 4:] = pad[1, ..., :3] = False
     capped, plain = normal(rng, "softcap_causal", **six), normal(rng, "softcap", 5, 7)
     bias = rng.standard_normal((2, 3, 6, 6))
     return [
@@ -196,27 +215,59 @@ def _hidden_level(rng: np.random.Generator, name: str, seen: float, hidden: floa
 
 
 def _others(rng: np.random.Generator) -> list[Case]:
-    x = rng.standard_normal((2, 5, 12))
-    layer = Layer(3, *(rng.standard_normal((12, 12)) / 3 for _ in range(4)))
-    many = normal(rng, "dropout", 6, 6)
+    many = normal(rng, "dropout", 24, 24, widths=(24, 24))
     tall: dict[str, Any] = {
-        "query": np.tile(many.query, (100, 1, 1, 1)),
-        "key": np.tile(many.key, (100, 1, 1, 1)),
+        "query": np.tile(many.query, (10, 1, 1, 1)),
+        "key": np.tile(many.key, (10, 1, 1, 1)),
         "dropout": 0.25,
     }
     return [
-        Case("mha", x, x, x, layer=layer),
-        replace(many, value=np.tile(np.eye(6), (200, 3, 1, 1)), **tall),
-        replace(many, value=np.ones((200, 3, 6, 6)), name="dropout_ones", **tall),
+        replace(many, value=np.tile(np.eye(24), (20, 3, 1, 1)), **tall),
+        replace(many, value=np.ones((20, 3, 24, 24)), name="dropout_ones", **tall),
     ]
+
+
+def _odd(rng: np.random.Generator) -> list[Case]:
+    """Widths that are no multiple of what a processor likes, masks of keys or heads alone, and a long causal square."""
+    pad = np.ones((2, 1, 1, 7), bool)
+    pad[0, ..., -1:] = pad[1, ..., :2] = False
+    one_batch, long = normal(rng, "mask_heads", 6, 6), normal(rng, "causal_long", 200, 200, heads=3)
+    return [
+        _last_loud(normal(rng, "width_7", 5, 9, widths=(7, 6))),
+        _last_loud(normal(rng, "width_72", 5, 9, widths=(72, 6))),
+        normal(rng, "values_wide", 4, 7, widths=(5, 9)),
+        replace(normal(rng, "keypad_causal", 3, 7), causal=True, mask=pad),
+        replace(one_batch, mask=_random_mask(rng)[:1]),
+        replace(long, query=long.query[:, :1], key=long.key[:, :1], value=long.value[:, :1], causal=True),
+    ]
+
+
+def _alibi(rng: np.random.Generator) -> list[Case]:
+    """Four heads: slopes of the paper are then powers of two, and given ones are others. And a window alone."""
+    given = np.array([0.5, 1.0, 0.125, 0.75])
+    plain, causal, paper, both = (
+        replace(normal(rng, name, 5, keys, heads=4), query=rng.standard_normal((2, 4, 5, 8)), alibi=slopes)
+        for name, keys, slopes in (
+            ("alibi", 7, given),
+            ("alibi_causal", 9, given),
+            ("alibi_paper", 7, paper_slopes(4)),
+            ("alibi_paper_causal", 9, paper_slopes(4)),
+        )
+    )
+    window = replace(normal(rng, "window_alone", 5, 9), window=3)
+    return [plain, replace(causal, causal=True), paper, replace(both, causal=True), window]
+
+
+def _last_loud(case: Case) -> Case:
+    """Most of q · k comes from the last feature."""
+    case.query[..., -1] *= 2
+    case.key[..., -1] *= 2
+    return case
 
 
 def _widened(case: Case, rng: np.random.Generator) -> Case:
     if "value_width" not in case.features:
         return case
-    if case.dropout is not None:  # the identity must stay
-        width = case.value.shape[-1]
-        return replace(case, query=case.query[..., :width], key=case.key[..., :width])
     more = rng.standard_normal((*case.value.shape[:3], case.query.shape[3]))
     keep = min(more.shape[3], case.value.shape[3])
     more[..., :keep] = case.value[..., :keep]

@@ -106,6 +106,12 @@ def array_lines(case: Case, dtype: str) -> str:
         lines.append(f"mask = {literal(case.mask, 'bool')}  # True: may attend")
     if case.bias is not None:
         lines.append(f"bias = {literal(case.bias, dtype)}")
+    if case.alibi is not None:
+        queries, keys = case.query.shape[2], case.key.shape[2]
+        first = 0 if case.from_start else keys - queries
+        lines.append(f"slopes = {literal(case.alibi, 'float32')}")
+        lines.append(f"distance = np.arange({keys}) - np.arange({queries})[:, None] - {first}")
+        lines.append("bias = -slopes[:, None, None] * abs(distance)")
     return "\n".join([*lines, _keep(case, case.query.shape[2], case.key.shape[2])]) + "\n\n"
 
 
@@ -161,7 +167,7 @@ def _worst(candidate: Candidate, example: Example) -> tuple[int, ...]:
 def _expected(case: Case, where: tuple[int, ...], candidate: Candidate) -> str:
     scale = RIGHT.scale(case, *RIGHT.operands(case))
     more = "" if case.softcap is None else f", softcap={case.softcap}"
-    more += "" if case.bias is None else ", bias=bias"
+    more += "" if case.bias is None and case.alibi is None else ", bias=bias"
     return f"expected = right(query, key, value, keep, {scale!r}{more}){index(where)}{swap(candidate)}"
 
 
@@ -192,7 +198,7 @@ def preamble(candidate: Candidate) -> str:
 
 
 # Roles whose values are arrays.
-_ARRAYS = {"query", "key", "value", "mask", "bias", "x", "wq", "wk", "wv", "wo"}
+_ARRAYS = {"query", "key", "value", "mask", "bias", "slopes", "x", "wq", "wk", "wv", "wo"}
 
 
 def called(candidate: Candidate, named: dict[str, str]) -> str:
@@ -237,6 +243,8 @@ def passed(candidate: Candidate, case: Case, where: tuple[int, ...]) -> dict[str
         values["mask"] = _as_meant(candidate, keep)
     if case.bias is not None:
         values["bias"] = f"bias{index(_fitting(case.bias, where))}"
+    if case.alibi is not None:
+        values["alibi"] = "slopes"
     if case.window is not None and candidate.words.window == "left-inclusive":
         values["window"] = repr(case.window - 1)
     if case.query.shape[1] != case.key.shape[1]:
@@ -261,7 +269,7 @@ def _recorded(candidate: Candidate, case: Case, where: tuple[int, ...], example:
 def _dropout(candidate: Candidate, case: Case, example: Example) -> str:
     """Statistics of many draws; the recorded ones where the function cannot be imported."""
     source = import_line(candidate.fn)
-    expected = "# share of zeros, of 1/(1 - p), mean and spread of row sums\n"
+    expected = "# share of zeros, of 1/(1 - p), mean and spread of row sums, equal zeros of heads, of batch entries\n"
     expected += f"expected = {literal(example.expected, 'float64')}"
     if source is None:
         return f"{expected}\n{_recorded(candidate, case, (), example)}"
@@ -284,7 +292,10 @@ def call():
     out = {called(candidate, values)}
     top = {1 / (1 - (case.dropout or 0))!r}
     sums = out.sum(axis=-1) / value[0, 0, 0].sum()
-    return np.array([np.mean(out == 0), np.mean(abs(out - top) < 1e-3), sums.mean(), sums.std()])
+    found = [np.mean(out == 0), np.mean(abs(out - top) < 0.02), sums.mean(), sums.std(), 1, 1]
+    if out.ndim == 4:
+        found[4:] = [np.mean((a == 0) == (b == 0)) for a, b in ((out[:, :1], out[:, -1:]), (out[:-2], out[2:]))]
+    return np.array(found)
 
 """
 

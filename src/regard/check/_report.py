@@ -33,6 +33,8 @@ class Report:
         Whether a warning fails.
     unfinished : bool
         Whether time ran out.
+    questions : tuple of str
+        Groups of faults, laws and habits that it was asked about, as `junit` and `regard.parametrize` name them.
     """
 
     name: str
@@ -44,11 +46,16 @@ class Report:
     seconds: float = 0.0
     strict: bool = False
     unfinished: bool = False
+    questions: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         """True if no fault was found that was not expected; with ``strict`` also no warning."""
-        return not any(f.expected is None and (self.strict or f.level == "fault") for f in self.findings)
+        return not any(self.fails(finding) for finding in self.findings)
+
+    def fails(self, finding: Finding) -> bool:
+        """Whether one of the findings makes the check fail."""
+        return finding.expected is None and (self.strict or finding.level == "fault")
 
     @property
     def exit_code(self) -> int:
@@ -88,10 +95,17 @@ class Report:
                 "seconds": round(self.seconds, 3),
                 "strict": self.strict,
                 "unfinished": self.unfinished,
+                "questions": list(self.questions),
             },
             indent=2,
             ensure_ascii=False,
         )
+
+    def junit(self) -> str:
+        """JUnit XML with one test case per question: each group of faults, each law, each habit."""
+        from ._junit import junit
+
+        return junit(self)
 
     def __str__(self) -> str:
         counts = [

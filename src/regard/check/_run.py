@@ -6,22 +6,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ._behaviour import HABITS, Behaviour, Habit, seen_habits, wrong_size
 from ._candidate import Candidate
 from ._case import Case
 from ._clock import Clock, Listener
 from ._demonstrate import demonstration
-from ._diagnose import Shown, explained, measured_scale, of_size
-from ._dictionary import Models, Search, models
-from ._finding import Finding
-from ._guess import Declared, Known, guess
+from ._diagnose import Shown, measured_scale, of_size
+from ._dictionary import Models, models
+from ._explain import Explanation
+from ._facts import facts
+from ._finding import NO_SIGN, Finding
+from ._guess import Declared, Known
 from ._laws import LAWS, Law, broken_laws, subject
+from ._lse import lse_findings
+from ._oracle import paper_slopes
 from ._probes import Setting
-from ._questions import asked_of
+from ._questions import SEARCH, asked_of
 from ._report import Report
 from ._tolerance import Outcome, Refused
 from ._tomography import Measured, measure
+from ._understand import understand
 from .faults import BY_NAME
+from .habits import HABITS, Behaviour, Habit, seen_habits, wrong_size
 
 
 def run(
@@ -35,9 +40,9 @@ def run(
 ) -> Report:
     """Put a function through all instruments."""
     in_time = Clock(budget_s, listener)
-    going = Run(guess(fn, declared, setting.dtype), setting, in_time)
+    going = Run(understand(fn, declared, setting.dtype), declared, setting, in_time)
     findings = tuple(_judged(going.findings(), dict(expected), strict))
-    lines = going.measured.lines() if going.measured else []
+    lines = going.lines()
     return Report(
         getattr(fn, "__qualname__", type(fn).__name__), findings, going.known.guesses, tuple(lines),
         going.measured.pictures if going.measured else (), tuple(going.answers), in_time.spent, strict, in_time.is_over,
@@ -52,12 +57,21 @@ _SEARCH_S = 5.0
 class Run:
     """One function on its way through the instruments."""
 
-    def __init__(self, known: Known, setting: Setting, in_time: Clock) -> None:
-        self.known, self.in_time = known, in_time
+    def __init__(self, known: Known, declared: Declared, setting: Setting, in_time: Clock) -> None:
+        self.known, self.declared, self.in_time = known, declared, in_time
+        in_time.stretch(self.candidate.arrays.patience)
         attention = "attention" in known.supports
-        self.setting = replace(setting, equal_widths=attention and "value_width" not in known.supports)
+        self.setting = replace(
+            setting, equal_widths=attention and "value_width" not in known.supports, layer=known.layer,
+            sides=known.sides,
+        )
         self.models: Models = models(self.setting)
-        in_time.questions = len(self.models.cases) + len(LAWS) + len(HABITS) + 1
+        needs = [
+            *(c.features for c in self.models.cases.values()),
+            *(x.needs for x in LAWS),
+            *(x.wants for x in HABITS),
+        ]
+        in_time.questions = 1 + sum(need <= known.supports for need in needs)
         self.answers = self._answers()
         self.measured: Measured | None = None
 
@@ -75,9 +89,17 @@ class Run:
         return found
 
     def _may_ask(self, case: Case) -> bool:
-        if self.candidate.words.always_causal and not case.causal:
+        words = self.candidate.words
+        if words.always_causal and not case.causal:
+            return False
+        if words.always_alibi and not (case.alibi is not None and case.name.startswith("alibi_paper")):
             return False
         return case.features <= self.known.supports
+
+    def lines(self) -> list[str]:
+        """Numbers that were read off, and what else is told."""
+        measured = self.measured.lines() if self.measured else []
+        return [*measured, *facts(self._behaviour(), self.in_time)] if self.known.supports else measured
 
     def findings(self) -> list[Finding]:
         """All that is found, gravest first."""
@@ -85,7 +107,7 @@ class Run:
             return [_refusal(what, refused, "fault") for what, refused in self.known.refusals]
         found = [_refusal(what, refused, "warning") for what, refused in self.known.refusals]
         laws: list[tuple[Law, str]] = []
-        if "attention" in self.known.supports:
+        if "attention" in self.known.supports and not self.candidate.words.always_alibi:
             self.measured = measure(self.candidate, self.known.supports)
             laws = broken_laws(self._subject(), self.known.supports, self.in_time.asks)
         named, refused = self._named(laws)
@@ -93,26 +115,36 @@ class Run:
         if not any(f.level == "fault" for f in named):
             found += [_of_law(law, seen, self.candidate) for law, seen in laws]
             found += self._at_sizes(laws)
+            found += lse_findings(self.candidate, self.models.cases)
         if self.candidate.words.element is not None:
             found.append(_returns_tuple(self.candidate))
         seen = seen_habits(self._behaviour(), self.in_time.asks)
         habits = [_of_habit(habit, evidence, self.candidate) for habit, evidence in seen]
-        return sorted(_only_new(found, habits), key=lambda f: f.level != "fault")
+        return sorted(_only_new([*found, *self._gradients()], habits), key=lambda f: f.level != "fault")
+
+    def _gradients(self) -> list[Finding]:
+        """Ask for the gradients of a function that has some."""
+        from .gradients import backward_of, gradient_findings, layer_findings
+
+        backward = backward_of(self.candidate, self.declared.vjp)
+        if backward is None or not self.in_time.asks("gradients"):
+            return []
+        if "layer" in self.known.supports:
+            return layer_findings(self.candidate, self.known.supports, self.setting, self.in_time)
+        return gradient_findings(backward, self.candidate, self.known.supports, self.setting, self.in_time)
 
     def _named(self, laws: list[tuple[Law, str]]) -> tuple[list[Finding], list[Finding]]:
         """Search the dictionary. Refusals that no fault explains are findings of their own."""
-        self.in_time.asks("which faults explain the answers")
+        self.in_time.asks(SEARCH)
         extra = measured_scale(self.measured) if self.measured else ()
-        search = Search(self.models, self.answers, self.in_time.another(_SEARCH_S), extra)
-        diagnosis = search.run()
-        refused = [name for name, answer in self.answers.items() if isinstance(answer, Refused)]
-        separate: list[Finding] = []
-        if refused and not diagnosis.explanations:
-            separate = [_refuses(refused, self.answers)]
-            answered = {name: x for name, x in self.answers.items() if name not in refused}
-            search = Search(self.models, answered, self.in_time.another(_SEARCH_S / 2), extra)
-            diagnosis = search.run()
-        return explained(search, diagnosis, self._shown(laws)), separate
+        explanation = Explanation(self.models, self.answers, extra, self.in_time.another, _SEARCH_S)
+        return explanation.findings(self._shown(laws), self._may_round())
+
+    def _may_round(self) -> bool:
+        """Whether the sites of roundings can be asked: one query that sees all keys."""
+        words = self.candidate.words
+        sees_all = not (words.always_causal and words.causal == "top-left")
+        return "attention" in self.known.supports and sees_all and not words.always_alibi
 
     def _at_sizes(self, laws: list[tuple[Law, str]]) -> list[Finding]:
         if "attention" not in self.known.supports or not self.in_time():
@@ -132,7 +164,10 @@ class Run:
         case = self.models.cases[name]
         if self.candidate.words.always_causal:
             case = replace(case, causal=True)
-        return Behaviour(self.candidate, case, self.known.supports)
+        if self.candidate.words.always_alibi:
+            case = replace(case, alibi=paper_slopes(case.query.shape[1]))
+        memory = {"linear_memory"} if self.declared.memory == "linear" else set()
+        return Behaviour(self.candidate, case, self.known.supports | memory)
 
 
 def _judged(findings: list[Finding], expected: dict[str, str], strict: bool) -> list[Finding]:
@@ -142,7 +177,7 @@ def _judged(findings: list[Finding], expected: dict[str, str], strict: bool) -> 
     if strict:
         said += [
             Finding(
-                "EXPECTED_NOT_FOUND", "fault", f"{name} was expected: {reason}", f"there is no sign of {name}",
+                "EXPECTED_NOT_FOUND", "fault", f"{name} was expected: {reason}", f"{NO_SIGN}{name}",
                 "A reason that no longer holds hides the next fault of that name.", f"take {name} out of expected",
             )
             for name, reason in expected.items() if name not in names
@@ -155,17 +190,6 @@ def _refusal(what: str, refused: Refused, level: str) -> Finding:
         "REFUSES", level, f"{what} is refused", f"{what} raises {refused.message}",
         "Nothing can be said about what is not answered.",
         "declare how it is called (layout=, mask=), or leave it out of supports=",
-    )  # fmt: skip
-
-
-def _refuses(names: list[str], answers: Mapping[str, Outcome]) -> Finding:
-    first = answers[names[0]]
-    assert isinstance(first, Refused)
-    return Finding(
-        "REFUSES", "warning", f"{len(names)} of {len(answers)} probes are refused",
-        f"{', '.join(names)}: {first.message}",
-        "Callers with these shapes or options get an exception.",
-        "support them, or declare with supports= what is supported",
     )  # fmt: skip
 
 
@@ -195,7 +219,10 @@ def _returns_tuple(candidate: Candidate) -> Finding:
 _FOLLOWS = {
     "fault": {"ONE_KEY_WRONG", "STALE_CACHE"},
     "NONDETERMINISTIC": {f"LAW_{law.name}" for law in LAWS},
-    "INPUT_MUTATED": {"READ_ONLY_REFUSED"},
+    "DROPOUT_ACTIVE_IN_EVAL": {"NONDETERMINISTIC", "UNKNOWN", "NOT_SOFTMAX", "WEIGHTS_DO_NOT_SUM_TO_ONE", "IMPRECISE"}
+    | {"STRIDES_IGNORED", "THREAD_DEPENDENT"}
+    | {f"LAW_{law.name}" for law in LAWS},
+    "INPUT_MUTATED": {"READ_ONLY_REFUSED", "GRAD_REFUSES"},
     "MASK_MUTATED": {"READ_ONLY_REFUSED"},
 }
 

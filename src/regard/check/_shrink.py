@@ -96,7 +96,8 @@ def _laid(case: Case, axis: int, part: slice) -> dict[str, Any]:
     """Mask and bias cut along an axis that they have."""
     where = (slice(None),) * axis + (part,)
     arrays = {"mask": case.mask, "bias": case.bias}
-    return {name: x[where] if x.shape[axis] > 1 else x for name, x in arrays.items() if x is not None}
+    cut = {name: x[where] if x.shape[axis] > 1 else x for name, x in arrays.items() if x is not None}
+    return cut | ({"alibi": case.alibi[part]} if case.alibi is not None and axis == 1 else {})
 
 
 def _rounded(case: Case, digits: int) -> Case:

@@ -18,6 +18,7 @@ SPELLINGS = {
     "causal": "causal iscausal usecausalmask",
     "scale": "scale softmaxscale smscale scaling",
     "bias": "bias attnbias attentionbias positionbias",
+    "alibi": "alibi alibislopes slopes",
     "softcap": "softcap logitcap logitsoftcap cap attnlogitsoftcapping",
     "window": "window windowsize slidingwindow localwindow localwindowsize",
     "dropout": "dropout dropoutp dropoutrate pdrop pdropout attndropout",
@@ -41,7 +42,7 @@ def role_of(name: str) -> str | None:
 
 OPERANDS = ("query", "key", "value")
 LAYER = ("x", "wq", "wk", "wv", "wo", "heads")
-OPTIONS = ("mask", "causal", "scale", "bias", "softcap", "window", "dropout")
+OPTIONS = ("mask", "causal", "scale", "bias", "alibi", "softcap", "window", "dropout")
 
 
 @dataclass(frozen=True)

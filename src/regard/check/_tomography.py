@@ -155,7 +155,7 @@ def _pictures(candidate: Candidate, case: Case, supports: frozenset[str]) -> lis
     mask[..., 0] = True
     asked = {
         "causal": replace(case, causal=True),
-        "window": replace(case, causal="causal" in supports, window=3),
+        "window": replace(case, causal=True, window=3),
         "mask": replace(case, mask=mask),
     }
     found = []

@@ -24,6 +24,10 @@ class Arrays(Protocol):
         """Whether a function can write into arrays, and give out views of them."""
 
     @property
+    def patience(self) -> int:
+        """How many times as long as NumPy's functions its functions may take."""
+
+    @property
     def drawing(self) -> str:
         """Python text of what `random` returns, of seed 11."""
 

@@ -20,6 +20,7 @@ class JaxArrays:
 
     name = "jax"
     writable = False
+    patience = 10  # it compiles for each shape
     drawing = "jax.random.key(11)"
 
     @property

@@ -23,6 +23,7 @@ class TorchArrays:
 
     name = "torch"
     writable = True
+    patience = 1
     drawing = "torch.Generator().manual_seed(11)"
 
     @property

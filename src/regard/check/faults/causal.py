@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from regard._types import BoolArray
+from regard._types import Array, BoolArray
 from regard.check._fault import Group, Steps
-from regard.check._oracle import RIGHT, distance
+from regard.check._oracle import RIGHT, distance, within
 
 GROUP = Group(
     "causal",
@@ -24,15 +24,25 @@ def _rule(keep: Any) -> Steps:
     return {"causal": lambda m, case, queries, keys: keep(case, queries, keys)}
 
 
-def _window(keep: Any) -> Steps:
-    return {"window": lambda m, case, queries, keys, width: keep(case, queries, keys, width)}
+def _window(near: Any, from_start: bool = False) -> Steps:
+    """Keep pairs by a rule for their distance and the width, on all sides that the window has."""
+
+    def window(m: Any, case: Any, queries: int, keys: int, width: int) -> BoolArray:
+        d = distance(replace(case, from_start=True) if from_start else case, queries, keys)
+        return within(case, d, lambda d: near(d, width))
+
+    return {"window": window}
 
 
 def _from_end(case: Any, queries: int, keys: int) -> BoolArray:
     return RIGHT.causal(replace(case, from_start=False), queries, keys)
 
 
-def _window_from_end(case: Any, queries: int, keys: int, width: int) -> BoolArray:
+def _slope_from_end(m: Any, case: Any, s: Array, slopes: Array) -> Array:
+    return RIGHT.slope(replace(case, from_start=False), s, slopes)
+
+
+def _window_from_end(m: Any, case: Any, queries: int, keys: int, width: int) -> BoolArray:
     return RIGHT.window(replace(case, from_start=False), queries, keys, width)
 
 
@@ -78,7 +88,11 @@ GROUP.add(
     "CAUSAL_BOTTOM_RIGHT",
     "with more keys than queries the rule ends at the last key, where the first was declared",
     'query i keeps key j where j <= i; declare causal="bottom-right" if it is meant',
-    {"": _rule(_from_end), "and so does the window": {**_rule(_from_end), **_window(_window_from_end)}},
+    {
+        "": _rule(_from_end),
+        "and so does the window": {**_rule(_from_end), "window": _window_from_end},
+        "and so do the window and ALiBi": {**_rule(_from_end), "window": _window_from_end, "slope": _slope_from_end},
+    },
 )
 GROUP.add(
     "CAUSAL_DROPPED_IF_MASK",
@@ -86,18 +100,20 @@ GROUP.add(
     "combine both: keep = mask & causal",
     {"": {"causal": lambda m, case, q, k: _unless_masked(case, q, k)}},
 )
-GROUP.add("WINDOW_IGNORED", "the window is ignored", WINDOW, {"": _window(lambda case, q, k, w: np.ones((q, k), bool))})
+GROUP.add(
+    "WINDOW_IGNORED", "the window is ignored", WINDOW, {"": {"window": lambda m, case, q, k, w: np.ones((q, k), bool)}}
+)
 GROUP.add(
     "WINDOW_PLUS_ONE",
     "the window holds one key too many",
     WINDOW + '; declare window="left-inclusive" if W keys beside its own are meant',
-    {"": _window(lambda case, q, k, w: distance(case, q, k) >= -w)},
+    {"": _window(lambda d, w: d >= -w)},
 )
 GROUP.add(
     "WINDOW_MINUS_ONE",
     "the window holds one key too few",
     WINDOW,
-    {"": _window(lambda case, q, k, w: distance(case, q, k) > -w + 1)},
+    {"": _window(lambda d, w: d > -w + 1)},
 )
 GROUP.add(
     "WINDOW_TWO_SIDED",
@@ -109,7 +125,7 @@ GROUP.add(
     "WINDOW_TOP_LEFT",
     "with more keys than queries the window counts from the first key",
     WINDOW + ", where p = i + Skv - Sq",
-    {"": _window(lambda case, q, k, w: distance(replace(case, from_start=True), q, k) > -w)},
+    {"": _window(lambda d, w: d > -w, from_start=True)},
 )
 
 

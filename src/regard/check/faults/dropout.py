@@ -47,6 +47,14 @@ GROUP.add(
         "divided by 1 - p": {"drop": lambda m, case, P: _kept(case, P, 0)},
     },
 )
+for _name, _axis, _of in (("HEADS", 1, "head"), ("BATCH", 0, "batch entry")):
+    GROUP.add(
+        f"DROPOUT_SAME_ALL_{_name}",
+        f"every {_of} drops the same pairs",
+        "draw random numbers of the weights' whole shape",
+        drop=lambda m, case, P, axis=_axis: _shared(case, P, axis),
+        why="The noise is not averaged out: it is the same everywhere.",
+    )
 GROUP.add(
     "DROPOUT_ON_OUTPUT",
     "features of the output are dropped, not weights",
@@ -54,6 +62,13 @@ GROUP.add(
     drop=lambda m, case, P: P,
     combine=_on_output,
 )
+
+
+def _shared(case: Any, P: Array, axis: int) -> Array:
+    if case.dropout is None:
+        return P
+    shape = tuple(1 if i == axis else n for i, n in enumerate(P.shape))
+    return np.where(chance(shape) < case.dropout, 0, P / (1 - case.dropout))
 
 
 def _kept(case: Any, P: Array, swapped: int) -> Array:

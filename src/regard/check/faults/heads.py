@@ -28,6 +28,12 @@ def _tile(x: Array, heads: int) -> Array:
     return np.tile(x, (1, heads // x.shape[1], 1, 1))
 
 
+def _on_sequence(x: Array, heads: int) -> Array:
+    """(B, S, Hkv, D) to (B, S, Hq, D), by way of S · Hq / Hkv positions."""
+    longer = np.concatenate([x] * (heads // x.shape[2]), axis=1)
+    return np.asarray(longer.reshape(*x.shape[:2], heads, x.shape[3]))
+
+
 def _reduced(reduce: Any) -> Any:
     def merge(m: Any, case: Any, o: Array) -> Array:
         return np.tile(reduce(o), (1, 1, o.shape[1]))
@@ -54,6 +60,22 @@ GROUP.add(
     share=lambda m, case, q, k, v: (
         (k, v) if q.shape[1] == k.shape[1] else (np.repeat(k[:, :1], q.shape[1], 1), np.repeat(v[:, :1], q.shape[1], 1))
     ),
+)
+GROUP.add(
+    "REPEAT_ON_SEQUENCE",
+    "keys and values are repeated along the positions, not along the heads",
+    SHARE,
+    {
+        label: {"share": lambda m, case, q, k, v, of=of: (of(k, q.shape[1]), of(v, q.shape[1]))}
+        for label, of in (
+            ("(B, S, H, D), tile", lambda x, heads: _on_sequence(x.swapaxes(1, 2), heads).swapaxes(1, 2)),
+            (
+                "(B, H, S, D), repeat",
+                lambda x, heads: np.repeat(x, heads // x.shape[1], axis=2).reshape(len(x), heads, *x.shape[2:]),
+            ),
+        )
+    },
+    why="The shape fits after a reshape; each head attends to a part of the tokens, twice.",
 )
 GROUP.add(
     "SPLIT_NO_TRANSPOSE",

@@ -8,6 +8,7 @@ import numpy as np
 
 from regard._types import Array
 from regard.check._fault import Group, Steps
+from regard.check._oracle import RIGHT
 
 GROUP = Group(
     "layout",
@@ -44,6 +45,23 @@ def _sequence_and_head(m: Any, case: Any, o: Array, operands: Any, s: Array, P: 
 
 def _reshaped(m: Any, case: Any, q: Array, k: Array) -> Array:
     return np.asarray(q @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2]))
+
+
+def _features(count: Any) -> Steps:
+    """Leave out of q · k all but the first features, of which there are count(d)."""
+
+    def product(m: Any, case: Any, q: Array, k: Array) -> Array:
+        n = count(q.shape[-1])
+        return RIGHT.product(case, q[..., :n], k[..., :n])
+
+    return {"product": product}
+
+
+def _wide(o: Array, case: Any, keep_shape: bool) -> Array:
+    wide = np.zeros((*o.shape[:-1], o.shape[-1] if keep_shape else case.query.shape[-1]))
+    n = min(o.shape[-1], case.query.shape[-1])
+    wide[..., :n] = o[..., :n]
+    return wide
 
 
 GROUP.add(
@@ -109,6 +127,25 @@ GROUP.add(
     "every head gets the keys and values of head 0",
     "query head h reads key head h // (Hq // Hkv)",
     share=lambda m, case, q, k, v: (k[:, :1], v[:, :1]),
+)
+GROUP.add(
+    "D_NOT_MULTIPLE",
+    "features of q and k after the last whole vector of the processor are left out of q · k",
+    "handle the features that are left over, or fill up with zeros",
+    {
+        **{f"vectors of {n}": _features(lambda d, n=n: d // n * n) for n in (2, 4, 8, 16, 32, 64)},
+        **{f"no more than {n} features": _features(lambda d, n=n: n) for n in (32, 64)},
+    },
+    why="Heads of 64 and 128 are right; those of 40, 72 or 80 are not.",
+)
+GROUP.add(
+    "DV_NE_D",
+    "the width of the keys is taken for that of the values",
+    "allocate the output with value.shape[-1] features",
+    {
+        "the output has as many features": {"finish": lambda m, case, o, operands, s, P: _wide(o, case, False)},
+        "features of the output beyond it are 0": {"finish": lambda m, case, o, operands, s, P: _wide(o, case, True)},
+    },
 )
 GROUP.add(
     "RETURNS_TUPLE",

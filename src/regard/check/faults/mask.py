@@ -8,7 +8,7 @@ import numpy as np
 
 from regard._types import Array, BoolArray
 from regard.check._fault import Group, Steps
-from regard.check._oracle import RIGHT
+from regard.check._oracle import RIGHT, distance
 
 GROUP = Group(
     "mask",
@@ -138,6 +138,18 @@ GROUP.add(
     {"": _picture(lambda mask: mask.swapaxes(0, 1))},
 )
 GROUP.add(
+    "PAD_SIDE",
+    "padding is taken to be on one side: positions are shifted by it",
+    "take positions from the array, and let the mask alone say which keys are hidden",
+    {
+        "a mask of keys counts only how many it keeps, at the front": _picture(lambda mask: _counted(mask, False)),
+        "a mask of keys counts only how many it keeps, at the end": _picture(lambda mask: _counted(mask, True)),
+        "causal counts keys from the first kept one": {"causal": lambda m, case, q, k: _shifted(case, q, k, 1)},
+        "causal counts queries from the first kept key": {"causal": lambda m, case, q, k: _shifted(case, q, k, -1)},
+    },
+    why="Batches for generation are padded on the left, those for training on the right.",
+)
+GROUP.add(
     "MASK_DROPPED_IF_CAUSAL",
     "with causal the mask is ignored",
     "combine both: keep = mask & causal",
@@ -191,6 +203,20 @@ GROUP.add(
     why="Padding that was never written may hold NaN.",
     edge=True,
 )
+
+
+def _counted(mask: Array, at_the_end: bool) -> Array:
+    if mask.shape[2] > 1:
+        return mask
+    keep: Array = np.arange(mask.shape[-1]) < mask.sum(axis=-1, keepdims=True)
+    return keep[..., ::-1] if at_the_end else keep
+
+
+def _shifted(case: Any, queries: int, keys: int, sign: int) -> BoolArray:
+    """Move the causal rule by the number of hidden keys in front."""
+    if case.mask is None or case.mask.shape[2] > 1:
+        return RIGHT.causal(case, queries, keys)
+    return np.asarray(distance(case, queries, keys) <= sign * case.mask.argmax(axis=-1)[..., None])
 
 
 def _absorbed(s: Array, keep: BoolArray) -> Array:

@@ -68,6 +68,16 @@ def _log_softmax(s: Array) -> Array:
     return np.where(s == -np.inf, 0, s - peak - np.log(e.sum(axis=-1, keepdims=True)))
 
 
+def _largest(s: Array, k: int, cut: bool) -> Array:
+    """Hide all but the k largest scores; equals of the last one stay, or are cut in the order of the keys."""
+    if s.shape[-1] <= k:
+        return s
+    if not cut:
+        return np.where(s >= np.partition(s, -k, axis=-1)[..., -k, None], s, -np.inf)
+    rank = np.argsort(np.argsort(-s, axis=-1, kind="stable"), axis=-1)
+    return np.where(rank < k, s, -np.inf)
+
+
 def _hardest(s: Array) -> Array:
     best = s == s.max(axis=-1, keepdims=True)
     return np.asarray(best / best.sum(axis=-1, keepdims=True))
@@ -141,6 +151,17 @@ GROUP.add(
     "softmax is applied to the weights again: they are nearly equal",
     "apply softmax once",
     normalise=lambda m, case, s: np.where(s == -np.inf, 0, _softmax(np.where(s == -np.inf, s, _softmax(s)))),
+)
+GROUP.add(
+    "TOP_K_SILENT",
+    "only the largest scores of a row have weight",
+    "attend to all keys, or offer the number as an option",
+    {
+        f"the {k} largest{which}": {"normalise": lambda m, case, s, k=k, cut=cut: _softmax(_largest(s, k, cut))}
+        for which, cut in (("", False), (", of equals the first", True))
+        for k in (2, 3, 4, 5, 6, 8, 16, 32, 64, 128)
+    },
+    why="More weights are exactly 0 than the mask hides. Short sequences do not show it.",
 )
 GROUP.add("HARDMAX", "all weight goes to the largest score", "use softmax, not argmax", normalise=_plain(_hardest))
 GROUP.add(

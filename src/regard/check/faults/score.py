@@ -37,7 +37,7 @@ def _after_softmax(m: Any, case: Any, s: Array, keep: Array) -> Array:
 
 
 def _bias_then_cap(m: Any, case: Any, s: Array) -> Array:
-    s = s if case.bias is None else m.add(case, s, case.bias)
+    s = m.biased(case, s)
     return s if case.softcap is None else np.asarray(m.cap(case, s, case.softcap))
 
 
@@ -78,7 +78,7 @@ GROUP.add(
     "SOFTCAP_AFTER_MASK",
     "the cap is applied after the mask: a hidden score becomes -c, and is seen",
     CAP,
-    shape=lambda m, case, s: s if case.bias is None else m.add(case, s, case.bias),
+    shape=lambda m, case, s: m.biased(case, s),
     hide=lambda m, case, s, keep: _capped_mask(m, case, s, keep),
 )
 GROUP.add("SOFTCAP_AFTER_BIAS", "the cap is applied to the sum of score and bias", CAP, shape=_bias_then_cap)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from regard._types import Array, BoolArray
 from regard.check._fault import Group, Steps
-from regard.check._oracle import RIGHT
+from regard.check._oracle import RIGHT, distance
 
 GROUP = Group(
     "tiles",
@@ -104,6 +105,86 @@ def _zero_keys(s: Array, v: Array, size: int) -> Array:
     return _softmax_times(np.concatenate([s, zeros[0]], axis=-1), np.concatenate([v, zeros[1]], axis=-2))
 
 
+def _merged(weight: Any) -> Any:
+    """Attend to each part of the keys alone, and merge the outputs by a function of their logsumexps."""
+
+    def fold(s: Array, v: Array, parts: list[slice]) -> Array:
+        outs, sums = [], []
+        for part in parts:
+            outs.append(_softmax_times(s[..., part], v[..., part, :]))
+            peak = s[..., part].max(axis=-1, keepdims=True)
+            base = np.where(np.isneginf(peak), 0, peak)
+            sums.append(base + np.log(np.exp(s[..., part] - base).sum(axis=-1, keepdims=True)))
+        w = [weight(x) for x in sums]
+        top = np.max(w, axis=0)
+        e = [np.exp(x - np.where(np.isneginf(top), 0, top)) for x in w]
+        total = sum(e)
+        return np.asarray(sum(x * o for x, o in zip(e, outs, strict=True)) / np.where(total == 0, 1, total))
+
+    return fold
+
+
+def _splits(weight: Any) -> dict[str, Steps]:
+    """Merge by a function in place of the logsumexp; so many parts, or parts of so many keys."""
+    fold = _merged(weight)
+
+    def parts_of(n: int, count: int) -> list[slice]:
+        ends = [0, *np.cumsum([len(x) for x in np.array_split(np.arange(n), min(count, max(n, 1)))])]
+        return [slice(a, b) for a, b in pairwise(ends)]
+
+    def cuts(n: int, size: int) -> list[slice]:
+        return [slice(a, a + size) for a in range(0, n, size)]
+
+    counted = {
+        f"{count} parts": _steps(lambda s, v, _, count=count: fold(s, v, parts_of(s.shape[-1], count)), 1)
+        for count in (2, 4, 8)
+    }
+    halves = _steps(lambda s, v, _: fold(s, v, [slice(0, s.shape[-1] // 2), slice(s.shape[-1] // 2, None)]), 1)
+    return (
+        counted
+        | {"2 parts, the second longer": halves}
+        | {
+            f"parts of {size} keys": _steps(lambda s, v, size: fold(s, v, cuts(s.shape[-1], size)), size)
+            for size in (16, 32, 64, 128)
+        }
+    )
+
+
+def _diagonal(seen: bool) -> dict[str, Steps]:
+    """Square tiles over queries and keys, of which those on the diagonal are wholly seen, or not at all."""
+
+    def causal(m: Any, case: Any, queries: int, keys: int, size: int) -> BoolArray:
+        behind = -distance(case, queries, keys)
+        here = (behind + np.arange(keys)) // size == np.arange(keys) // size
+        return np.asarray((behind >= 0) | here if seen else (behind >= 0) & ~here)
+
+    return {f"tiles of {n}": {"causal": lambda m, case, q, k, n=n: causal(m, case, q, k, n)} for n in SIZES[3:]}
+
+
+GROUP.add(
+    "DIAG_TILE_SKIPPED",
+    "with causal the tile on the diagonal is left out: rows lose their last keys, and the first rows have none",
+    "the loop over key tiles ends after the tile of the query's own position, not before it",
+    _diagonal(False),
+)
+GROUP.add(
+    "DIAG_TILE_UNMASKED",
+    "with causal the tile on the diagonal is not masked: queries see later keys, up to the end of their tile",
+    "apply the causal rule inside each tile that the diagonal crosses",
+    _diagonal(True),
+)
+GROUP.add(
+    "SPLIT_MERGE_BASE2",
+    "parts of the keys are merged by 2^lse, and lse is a natural logarithm",
+    "merge by exp(lse), or keep lse in base 2 on both sides",
+    _splits(lambda lse: lse * np.log(2)),
+)
+GROUP.add(
+    "SPLIT_MERGE_SIGN",
+    "parts of the keys are merged by exp(-lse): the part that matters least counts most",
+    "merge by exp(lse - largest lse)",
+    _splits(lambda lse: -lse),
+)
 GROUP.add(
     "TILE_NO_RESCALE",
     "what was summed under an old maximum is not rescaled when the maximum rises",

@@ -1,0 +1,263 @@
+"""A check in a process of its own, which a function may crash, hang or leave without ending the check.
+
+The process is started anew after each death. Whatever is asked follows from the seed, so it comes to the same call
+again, and this one is then refused in place of being made (`Guard`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, cast
+
+from regard._errors import RegardError
+
+from ._child import Done, Failed, Job, Loaded, Loading, Told
+from ._death import findings, frames, how_it_ended
+from ._finding import NO_SIGN, Finding
+from ._guard import Answered, Called, Death, Spoken
+from ._report import Report
+from ._target import Target
+
+# Deaths after which nothing more is asked; a call that hangs costs its whole time limit.
+MOST_DEATHS, MOST_HANGS = 5, 3
+# Importing torch or JAX takes seconds where a call takes milliseconds.
+_LOADING = 6
+# While the process starts, and between calls, where check computes for itself: longer than any search takes.
+_BETWEEN_S = 120.0
+_TICK_S = 0.2
+_TAIL = 4096
+_START = "import sys; sys.path[:] = {path!r}; from regard.check._child import main; main()"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a function printed while it was checked: how many lines, and the last of them."""
+
+    lines: int
+    tail: str
+
+
+@dataclass(frozen=True)
+class Apart:
+    """The report of a check in a process of its own, and what the function printed there."""
+
+    report: Report
+    printed: Printed
+
+
+def check_apart(
+    target: str,
+    *,
+    timeout_s: float = 10.0,
+    progress: Callable[[str, float], None] | None = None,
+    **options: Any,
+) -> Apart:
+    """Check a function in a process of its own, which is survived whatever the function does to it.
+
+    A call that crashes, gives no answer in time or leaves the program is a finding, CRASHES, HANGS or EXITS; everything
+    else is asked all the same. The function's module is imported there, which runs it. This is no sandbox: a function
+    can do to files and network what its user can.
+
+    Parameters
+    ----------
+    target : str
+        ``"module:function"``, looked for in the current folder first, or ``"file.py:function"``.
+    timeout_s : float, optional
+        Seconds for one call; importing may take six times as long.
+    progress : callable, optional
+        As in `regard.check`.
+    **options
+        As in `regard.check`.
+
+    Returns
+    -------
+    Apart
+        ``.report``, and ``.printed``: what the function wrote to stdout and stderr.
+
+    Raises
+    ------
+    RegardError
+        The target cannot be imported, or an option is none of check's.
+    """
+    job = Job(Target.of(target), options, ())
+    while True:
+        with _Child(job, timeout_s) as child:
+            ended = child.run(progress or (lambda what, share: None))
+        deaths = (*job.deadly, *child.deaths)
+        if isinstance(ended, Failed):
+            raise RegardError(ended.message)
+        if isinstance(ended, Done) or _enough(deaths):
+            report = ended.report if isinstance(ended, Done) else _broken_off(job)
+            return Apart(_with(report, findings(deaths, job.target.source, timeout_s), job), child.printed)
+        job = replace(job, deadly=deaths)
+
+
+def _enough(deaths: tuple[Death, ...]) -> bool:
+    return len(deaths) >= MOST_DEATHS or sum(death.kind == "HANGS" for death in deaths) >= MOST_HANGS
+
+
+def _broken_off(job: Job) -> Report:
+    """Make the report of a check that was given up."""
+    return Report(job.target.name, (), (), unfinished=True, strict=bool(job.options.get("strict")))
+
+
+def _with(report: Report, dead: list[Finding], job: Job) -> Report:
+    """Add findings, and let scripts find the function's module from wherever they are started."""
+    expected = job.options.get("expected") or {}
+    dead = [replace(finding, expected=expected.get(finding.name)) for finding in dead]
+    rest = [f for f in report.findings if not (dead and f.name == "REFUSES" and "CrashError" in f.does)]
+    here = {f"{NO_SIGN}{finding.name}" for finding in dead}
+    rest = [f for f in rest if f.does not in here]
+    place = f"import sys\n\nsys.path.insert(0, {job.target.folder!r})\n"
+    rest = [replace(f, script=f.script.replace("import sys\n", place, 1)) for f in rest]
+    return replace(report, findings=(*dead, *rest))
+
+
+class _Child:
+    """One process, from its start to its end; killed when it is left, with whatever it has started."""
+
+    def __init__(self, job: Job, timeout_s: float) -> None:
+        self._job, self._timeout = job, timeout_s
+        self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._tail, self._lines, self._how = b"", 0, ""
+        self._limit, self._loaded = _BETWEEN_S, False
+        self._pending: Spoken | None = None
+        self._last: Spoken | None = None
+        self.deaths: list[Death] = []
+
+    def __enter__(self) -> _Child:
+        self._process = subprocess.Popen(
+            [sys.executable, "-u", "-c", _START.format(path=sys.path)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the parent, which then ends the child
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )  # fmt: skip
+        self._threads = [
+            threading.Thread(target=work, args=(stream,), daemon=True)
+            for work, stream in ((self._receive, self._process.stdout), (self._drain, self._process.stderr))
+        ]
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._kill()
+        self._process.wait()
+        for thread in self._threads:
+            thread.join(1)  # a process that has left the group may hold the other end for longer
+        with contextlib.suppress(OSError):
+            cast(BinaryIO, self._process.stdin).close()
+
+    @property
+    def printed(self) -> Printed:
+        """What the function wrote."""
+        return Printed(self._lines, self._tail.decode(errors="replace"))
+
+    def run(self, progress: Callable[[str, float], None]) -> Done | Failed | None:
+        """Do the job; None if the process did not come to its end."""
+        commands = cast(BinaryIO, self._process.stdin)
+        with contextlib.suppress(OSError):
+            pickle.dump(self._job, commands)
+            commands.flush()
+        for message in self._heard():
+            if isinstance(message, Told):
+                progress(message.what, message.share)
+            elif isinstance(message, Done | Failed):
+                return message
+            else:
+                self._note(message)
+        return None if self._last else Failed(self._never_called())
+
+    def _note(self, message: Any) -> None:
+        """Remember where the process is, and how long it may stay there."""
+        self._limit = _BETWEEN_S
+        if isinstance(message, Loading):
+            self._limit = self._timeout * _LOADING
+        elif isinstance(message, Loaded):
+            self._loaded = True
+        elif isinstance(message, Called):
+            self._limit, self._pending, self._last = self._timeout, message.spoken, message.spoken
+        elif isinstance(message, Answered):
+            self._pending = None
+            self.deaths += [message.death] if message.death else []
+
+    def _heard(self) -> Iterator[Any]:
+        """Yield what the process tells, until it ends or is silent for too long."""
+        since, ending = time.monotonic(), False
+        while not ending or not self._messages.empty():
+            try:
+                message = self._messages.get(timeout=_TICK_S)
+            except queue.Empty:
+                ending = self._process.poll() is not None  # what it has started may hold the pipe open
+                if not ending and time.monotonic() - since > self._limit:
+                    self._hangs()
+                    return
+                continue
+            if message is None:
+                break
+            since = time.monotonic()
+            yield message
+        self._died()
+
+    def _hangs(self) -> None:
+        if hasattr(os, "killpg"):
+            self._process.send_signal(signal.SIGABRT)  # faulthandler then says where it is
+            self._threads[1].join(1)
+        self._ended("HANGS", f"no answer in {self._limit:g} s")
+
+    def _died(self) -> None:
+        try:
+            code = self._process.wait(1)
+        except subprocess.TimeoutExpired:  # it has closed the pipe
+            self._kill()
+            code = self._process.wait()
+        self._threads[1].join(1)
+        self._ended(*how_it_ended(code))
+
+    def _ended(self, kind: str, how: str) -> None:
+        """Keep the call that the process ended in, or the last one before; without one, how it ended."""
+        where = frames(self.printed.tail)
+        if self._pending:
+            self.deaths.append(Death(kind, how, self._pending, where))
+        elif self._last:  # a script of this call alone would not show it
+            self.deaths.append(Death(kind, f"{how}, after the call", replace(self._last, arguments=b""), where))
+        self._how = f"{how}, in {where}" if where else how
+
+    def _never_called(self) -> str:
+        target = self._job.target
+        if self._loaded:
+            return f"no call of {target.text} was made: {self._how}"
+        return (
+            f"importing {target.file or target.module} does not end well: {self._how}; what runs at import belongs "
+            'under if __name__ == "__main__"'
+        )
+
+    def _kill(self) -> None:
+        """End the process, and what it has started."""
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.kill()
+
+    def _receive(self, stream: BinaryIO) -> None:
+        with stream, contextlib.suppress(Exception):  # the end of the pipe, or a message that was cut off
+            while True:
+                self._messages.put(pickle.load(stream))
+        self._messages.put(None)
+
+    def _drain(self, stream: Any) -> None:
+        with stream, contextlib.suppress(OSError, ValueError):
+            while chunk := stream.read1(1 << 16):
+                self._lines += chunk.count(b"\n")
+                self._tail = (self._tail + chunk)[-_TAIL:]

@@ -1,0 +1,82 @@
+"""The probes of gradients: small cases, and with each the gradient of the output that is sent back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from regard._types import Array, BoolArray
+from regard.check._case import Case
+from regard.check._oracle import RIGHT
+from regard.check._probes import Setting
+
+# Probes on which a row may attend nowhere.
+EMPTY_ROW, ELSEWHERE = "masked_row", "without_empty_row"
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """A case and the gradient of its output."""
+
+    case: Case
+    grad_out: Array
+
+    @property
+    def name(self) -> str:
+        """The case's."""
+        return self.case.name
+
+
+def sent_back(case: Case) -> Probe:
+    """Send back multiples of 1/8, exact in every dtype; nothing to the empty rows of the case that is named so."""
+    shape = (*case.query.shape[:3], case.value.shape[3])
+    numbers = np.random.default_rng([29, *shape]).standard_normal(shape)
+    grad = np.clip(np.round(8 * numbers), -16, 16) / 8
+    return Probe(case, np.where(attends(case), grad, 0) if case.name == ELSEWHERE else grad)
+
+
+def attends(case: Case) -> BoolArray:
+    """Whether each row may attend anywhere: ``(B or 1, H or 1, Sq, 1)``."""
+    keep = RIGHT.visible(case, case.query.shape[2], case.key.shape[2])
+    found: BoolArray = np.asarray(keep.any(axis=-1, keepdims=True))
+    return found.reshape((1,) * (4 - found.ndim) + found.shape)
+
+
+@lru_cache(maxsize=16)
+def gradient_probes(setting: Setting, causal: bool = False) -> tuple[Probe, ...]:
+    """All probes, simplest first; ``causal`` is for a function that always is."""
+    rng = np.random.default_rng(setting.seed)
+    cases = _cases(rng, setting.equal_widths)
+    if setting.empty_row != "zero":  # what is sent back to such a row has no right answer then
+        cases = [case for case in cases if case.name != EMPTY_ROW]
+    rules: dict[str, Any] = {"from_start": setting.from_start, "nan_rows": setting.empty_row == "nan"}
+    cases = [replace(case, causal=causal or case.causal, **rules).cast(setting.dtype) for case in cases]
+    return tuple(map(sent_back, cases))
+
+
+def _cases(rng: np.random.Generator, equal_widths: bool) -> list[Case]:
+    def normal(name: str, *sizes: int, shared: int = 1, **options: Any) -> Case:
+        batch, heads, queries, keys, d, dv = sizes
+        dv = d if equal_widths else dv
+        shapes = (batch, heads * shared, queries, d), (batch, heads, keys, d), (batch, heads, keys, dv)
+        q, k, v = (rng.standard_normal(shape) for shape in shapes)
+        return Case(name, q, k, v, **options)
+
+    mask = rng.random((1, 1, 5, 7)) < 0.7
+    mask[..., 0], mask[..., 1, :] = True, False
+    capped = normal("softcap", 2, 3, 4, 5, 8, 7, softcap=1.5)
+    row = normal(EMPTY_ROW, 2, 3, 5, 7, 8, 6, mask=mask)
+    return [
+        normal("rect", 2, 3, 4, 5, 8, 6),
+        normal("square", 2, 3, 6, 6, 10, 10),
+        normal("causal", 2, 3, 4, 7, 8, 5, causal=True),
+        row,
+        normal("gqa", 3, 2, 4, 5, 8, 7, shared=3),
+        normal("bias", 2, 3, 4, 5, 18, 7, bias=rng.standard_normal((1, 3, 4, 5))),
+        replace(capped, query=1.5 * capped.query, key=1.5 * capped.key),
+        replace(row, name=ELSEWHERE),
+        normal("larger", 3, 4, 11, 37, 12, 9),
+    ]
