@@ -61,12 +61,19 @@ class Facts:
 
 
 def all_facts() -> list[Facts]:
-    """Everything, in the order of the catalogue; two processes share the work."""
+    """Everything, in the order of the catalogue; two processes ask, while this one compares faults."""
     with ProcessPoolExecutor(2) as pool:
-        return list(pool.map(facts, entries(), chunksize=8))
+        asked = pool.map(_asked, entries(), chunksize=4)
+        _nearest()
+        return [_compared(known) for known in asked]
 
 
 def facts(entry: Entry) -> Facts:
+    """Return what is known of one name."""
+    return _compared(_asked(entry))
+
+
+def _asked(entry: Entry) -> Facts:
     """Ask check about a function that has what a name stands for."""
     made = planted_for(entry)
     report = made.report()
@@ -74,19 +81,24 @@ def facts(entry: Entry) -> Facts:
     finding = report.findings[0] if explained else report[entry.name]
     if entry.name in _VARYING:
         finding = replace(finding, evidence=tuple(re.sub(r"\d[\d.e+-]*", "…", line) for line in finding.evidence))
-    declared = {name: value for name, value in made.declared.items() if not callable(value)}
-    shown = Facts(entry, finding, declared, report.names, source=made.source)
-    if entry.kind != "fault":
-        return replace(shown, question=_questions().get(entry.name, ""))
     said = next((line for line in finding.evidence if line.startswith(LAWS_BROKEN)), "")
     laws = tuple(f"LAW_{name}" for name in said.removeprefix(LAWS_BROKEN).split(", ") if name)
-    fault = next(fault for fault in (*CATALOGUE, *GRADIENTS) if fault.name == entry.name)
-    first = _first(fault)
-    return replace(
-        shown, pictures=_pictures(entry, report.pictures), laws=laws,
-        variants=tuple(label for label in fault.variants if label),
-        seen_by=_seen_by(first) if first else (), nearest=_nearest()[first] if first else (),
+    declared = {name: value for name, value in made.declared.items() if not callable(value)}
+    return Facts(
+        entry, finding, declared, report.names, _pictures(entry, report.pictures),
+        laws if entry.kind == "fault" else (), source=made.source, question=_questions().get(entry.name, ""),
     )  # fmt: skip
+
+
+def _compared(known: Facts) -> Facts:
+    """Add what the catalogue says of a fault, and of those that are like it."""
+    fault = next((f for f in (*CATALOGUE, *GRADIENTS) if f.name == known.entry.name), None)
+    if fault is None:
+        return known
+    labels, first = tuple(label for label in fault.variants if label), _first(fault)
+    if first is None:
+        return replace(known, variants=labels)
+    return replace(known, variants=labels, seen_by=_seen_by(first), nearest=_nearest()[first])
 
 
 def _pictures(entry: Entry, pictures: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from figures._draw import Picture
 
@@ -198,7 +198,7 @@ def _drawn(option: str, got: list[list[bool]], want: list[list[bool]]) -> Pictur
     picture = Picture(110 + 2 * shape[1] * cell, 60 + shape[0] * cell, alt)
     kinds = {(True, True): "keep", (False, False): "drop", (True, False): "bad", (False, True): "hot"}
 
-    def cells(mine: bool):  # type: ignore[no-untyped-def]
+    def cells(mine: bool) -> Callable[[int, int], tuple[str, str]]:
         def cell_of(i: int, j: int) -> tuple[str, str]:
             a, b = got[i][j], want[i][j]
             return kinds[a, b] if mine else kinds[b, b], str(int(a if mine else b))

@@ -75,7 +75,8 @@ _VERDICTS = (
         "divide by the sum over the keys; the finding has the sums",
     ),
     Entry(
-        "IMPRECISE", "verdict", "verdicts", "fault", "errors are larger than rounding explains, and smaller than a fault's",
+        "IMPRECISE", "verdict", "verdicts", "fault",
+        "errors are larger than rounding explains, and smaller than a fault's",
         "Something is rounded that should not be: scores, sums or the running output in 16 bits.",
         "compute scores, sums and output in float32 at least",
     ),
