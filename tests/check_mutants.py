@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from regard.check._case import Case, Layer
-from regard.check._fault import model
+from regard.check.answers._case import Case, Layer
+from regard.check.answers._fault import model
 from regard.check.faults import CATALOGUE
 
 LAYER_ONLY = {

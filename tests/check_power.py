@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.check._dictionary import VARIANTS, Search, models
-from regard.check._fault import model
-from regard.check._precise import roundings
-from regard.check._probes import Setting
-from regard.check._sites import sites
-from regard.check._tolerance import Refused, outcome
+from regard.check.answers._fault import model
+from regard.check.answers._probes import Setting
+from regard.check.answers._tolerance import Refused, outcome
 from regard.check.faults import BY_NAME
 from regard.check.faults.precision import GROUP
+from regard.check.instruments._dictionary import VARIANTS, Search, models
+from regard.check.instruments._precise import roundings
+from regard.check.instruments._sites import sites
 
 # Right unless another rule is declared.
 DECLARED_ONLY = {"CAUSAL_BOTTOM_RIGHT", "EMPTY_ROW_ZERO"}

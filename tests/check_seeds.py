@@ -8,11 +8,11 @@ import numpy as np
 import regard as rg
 from check_right import RIGHT, everything, in_float64, regards, textbook, tiled
 from regard.check._clock import Clock
-from regard.check._dictionary import Search
-from regard.check._guess import Declared
-from regard.check._probes import Setting
 from regard.check._run import Run
-from regard.check._understand import understand
+from regard.check.answers._probes import Setting
+from regard.check.candidate._guess import Declared
+from regard.check.candidate._understand import understand
+from regard.check.instruments._dictionary import Search
 
 
 def in_single(q, k, v):

@@ -14,12 +14,12 @@ import pytest
 
 import regard as rg
 from regard.check import check_apart
-from regard.check._apart import _Child
-from regard.check._child import Job
-from regard.check._death import findings
-from regard.check._guard import Answered, Called, speak
-from regard.check._target import Target
+from regard.check.apart._apart import _Child
+from regard.check.apart._child import Job
+from regard.check.apart._death import findings
+from regard.check.apart._target import Target
 from regard.check.arrays import NUMPY
+from regard.check.candidate._guard import Answered, Called, speak
 
 HERE = Path(__file__).parent
 HOSTILE = HERE / "check_hostile.py"

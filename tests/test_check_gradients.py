@@ -10,12 +10,12 @@ import check_backwards
 import regard as rg
 from check_backwards import RIGHT, WRONG
 from gradient_judges import assert_slopes
-from regard.check._candidate import Candidate, Words
-from regard.check._case import Case
-from regard.check._oracle import RIGHT as RIGHT_ANSWER
-from regard.check._probes import Setting
-from regard.check._signature import read
-from regard.check._tolerance import Refused
+from regard.check.answers._case import Case
+from regard.check.answers._oracle import RIGHT as RIGHT_ANSWER
+from regard.check.answers._probes import Setting
+from regard.check.answers._tolerance import Refused
+from regard.check.candidate._candidate import Candidate, Words
+from regard.check.candidate._signature import read
 from regard.check.gradients import CATALOGUE, GROUP, VERDICTS, ByVjp, gradient_findings
 from regard.check.gradients._evidence import GRADIENT_LAWS, broken_gradient_laws
 from regard.check.gradients._faults import gradient_model

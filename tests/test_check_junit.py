@@ -10,8 +10,8 @@ import regard as rg
 from check_hostile import attention
 from check_wrong import WRONG, tril_of_a_rectangle
 from regard.check import Finding
-from regard.check._names import entries
-from regard.check._questions import _question_of, answers, questions
+from regard.check.report._names import entries
+from regard.check.report._questions import _question_of, answers, questions
 
 COUNTED = {"failures": "failure", "skipped": "skipped", "errors": "error"}
 

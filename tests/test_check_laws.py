@@ -7,10 +7,10 @@ import regard as rg
 from check_right import always_causal, bshd, everything, in_float64, softmax, textbook, tiled
 from check_wrong import WRONG
 from processes import linux
-from regard.check._guess import Declared
-from regard.check._laws import LAWS, broken_laws, subject
-from regard.check._understand import understand
+from regard.check.candidate._guess import Declared
+from regard.check.candidate._understand import understand
 from regard.check.habits import HABITS
+from regard.check.instruments._laws import LAWS, broken_laws, subject
 
 
 def keys_in_pairs(q, k, v):

@@ -15,12 +15,12 @@ from check_power import (
     roundings_apart,
     shown,
 )  # fmt: skip
-from regard.check._dictionary import BACKGROUNDS, VARIANTS, Search, models
-from regard.check._oracle import RIGHT, Oracle
-from regard.check._probes import Setting, probes
-from regard.check._tolerance import FAIL
+from regard.check.answers._oracle import RIGHT, Oracle
+from regard.check.answers._probes import Setting, probes
+from regard.check.answers._tolerance import FAIL
 from regard.check.faults import BY_NAME, CATALOGUE
 from regard.check.faults.precision import GROUP
+from regard.check.instruments._dictionary import BACKGROUNDS, VARIANTS, Search, models
 
 # What the study coded as mutants, all of which must be there.
 CODED = """

@@ -9,9 +9,9 @@ import pytest
 import regard as rg
 from check_mutants import as_function
 from check_right import everything, in_float64, softmax, textbook, tiled
-from regard.check._sites import sites
 from regard.check.faults import BY_NAME
 from regard.check.faults.precision import BFLOAT16, GROUP, TF32
+from regard.check.instruments._sites import sites
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 VARIANTS = [(fault, label) for fault in GROUP.faults for label in fault.variants]

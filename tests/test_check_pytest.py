@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import regard as rg
-from regard.check._questions import questions
+from regard.check.report._questions import questions
 
 HERE = Path(__file__).parent
 FILE = """

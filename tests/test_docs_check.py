@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import regard as rg
-from regard.check._fault import model
-from regard.check._names import by_name, entries
+from regard.check.answers._fault import model
 from regard.check.faults import CATALOGUE
+from regard.check.report._names import by_name, entries
 from test_docs_pages import DOCS
 
 from catalogue import facts, write  # isort: skip  # docs/ is on the path by now

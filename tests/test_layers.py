@@ -26,37 +26,72 @@ LAYERS = [
     ["check", "viz"],
     ["cli"],
 ]
-RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}
+# Within check: what a finding is made of comes before what is found, and that before the report.
+CHECK = [
+    ["_clock", "arrays", "answers"],
+    ["faults", "candidate"],
+    ["findings", "habits"],
+    ["instruments"],
+    ["gradients"],
+    ["report"],
+    ["_run"],
+    ["check"],  # the function, in __init__
+    ["apart", "_pytest"],
+]
 
 
-def imports(node, depth):
+def ranked(layers):
+    return {name: rank for rank, row in enumerate(layers) for name in row}
+
+
+RANK = ranked(LAYERS)
+
+
+def imports(node, depth, package="regard"):
     """Names that a statement imports from outside of the package, ``depth`` levels down, that its file is in."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and not node.level:
         return [f"{node.module}.{alias.name}" for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.level >= depth:  # leaves the package that the file is in
-        return [f"regard.{node.module or alias.name}" for alias in node.names]
+        return [f"{package}.{node.module or alias.name}" for alias in node.names]
     return []
 
 
-def wrong_way(root):
+def wrong_way(root, rank=RANK, package="regard"):
+    depth = len(package.split("."))
     for path in sorted(root.rglob("*.py")):
         here = path.relative_to(root).parts[0].removesuffix(".py")
         if here == "__init__":
             continue
-        if here not in RANK:
+        if here not in rank:
             yield f"{path.relative_to(root)} has no layer"
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            for name in imports(node, len(path.relative_to(root).parts)):
-                there = ([*name.split("."), ""])[1]
-                if name.split(".")[0] == "regard" and there != here and RANK.get(there, 99) >= RANK[here]:
+            for name in imports(node, len(path.relative_to(root).parts), package):
+                there = ([*name.split("."), ""])[depth:][:1]
+                inside = name.startswith(f"{package}.")
+                if inside and there != [here] and rank.get("".join(there), 99) >= rank[here]:
                     yield f"{path.relative_to(root)} may not import {name}"
 
 
 def test_every_import_points_down():
     assert list(wrong_way(Path(regard.__file__).parent)) == []
+
+
+def test_every_import_within_check_points_down():
+    root = Path(regard.__file__).parent / "check"
+    assert list(wrong_way(root, ranked(CHECK), "regard.check")) == []
+
+
+def test_the_rule_within_check_can_say_no(tmp_path):
+    (tmp_path / "answers").mkdir()
+    (tmp_path / "answers" / "_case.py").write_text("from regard.check.report._report import Report\n")
+    (tmp_path / "_clock.py").write_text("from ._run import run\nfrom regard._types import Array\n")
+    assert list(wrong_way(tmp_path, ranked(CHECK), "regard.check")) == [
+        "_clock.py may not import regard.check._run",
+        "answers/_case.py may not import regard.check.report._report.Report",
+    ]
 
 
 @pytest.mark.parametrize(

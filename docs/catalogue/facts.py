@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from regard.check import _demonstrate
-from regard.check._case import Case
-from regard.check._dictionary import VARIANTS, Models, Variant, models
-from regard.check._fault import Fault
-from regard.check._finding import Finding
-from regard.check._names import Entry, entries
-from regard.check._probes import Setting
-from regard.check._tolerance import Refused
+from regard.check.answers._case import Case
+from regard.check.answers._fault import Fault
+from regard.check.answers._probes import Setting
+from regard.check.answers._tolerance import Refused
 from regard.check.faults import CATALOGUE
+from regard.check.findings import _demonstrate
+from regard.check.findings._finding import Finding
 from regard.check.gradients import CATALOGUE as GRADIENTS
+from regard.check.instruments._dictionary import VARIANTS, Models, Variant, models
+from regard.check.report._names import Entry, entries
 
 from .planted import planted_for
 

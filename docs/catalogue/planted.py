@@ -16,11 +16,11 @@ import numpy as np
 
 import regard as rg
 from regard.check import Finding, Report, check_apart
-from regard.check._case import Case
-from regard.check._fault import planted
-from regard.check._names import Entry
+from regard.check.answers._case import Case
+from regard.check.answers._fault import planted
 from regard.check.gradients import CATALOGUE as GRADIENTS
 from regard.check.gradients._oracle import GradientOracle
+from regard.check.report._names import Entry
 
 TESTS = Path(__file__).parents[2] / "tests"
 sys.path.append(str(TESTS))

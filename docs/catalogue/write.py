@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 from figures._draw import Picture
 
-from regard.check._names import Entry
 from regard.check.faults import GROUPS
 from regard.check.gradients import GROUP as GRADIENTS
+from regard.check.report._names import Entry
 
 from .facts import LAWS_BROKEN, Facts, all_facts
 

@@ -12,20 +12,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._apart import Apart as Apart
-    from ._apart import Printed as Printed
-    from ._apart import check_apart as check_apart
-    from ._finding import Example as Example
-    from ._finding import Finding as Finding
-    from ._names import Entry as Entry
-    from ._names import entries as entries
-    from ._report import Report as Report
+    from .apart._apart import Apart as Apart
+    from .apart._apart import Printed as Printed
+    from .apart._apart import check_apart as check_apart
+    from .findings._finding import Example as Example
+    from .findings._finding import Finding as Finding
+    from .report._names import Entry as Entry
+    from .report._names import entries as entries
+    from .report._report import Report as Report
 
 _LATER = {
-    **dict.fromkeys(("Apart", "Printed", "check_apart"), "_apart"),
-    **dict.fromkeys(("Example", "Finding"), "_finding"),
-    **dict.fromkeys(("Entry", "entries"), "_names"),
-    "Report": "_report",
+    **dict.fromkeys(("Apart", "Printed", "check_apart"), "apart._apart"),
+    **dict.fromkeys(("Example", "Finding"), "findings._finding"),
+    **dict.fromkeys(("Entry", "entries"), "report._names"),
+    "Report": "report._report",
 }
 
 
@@ -127,10 +127,10 @@ def check(
     >>> rg.check(rg.attention).names
     ()
     """
-    from ._case import numpy_dtype
-    from ._guess import Declared
-    from ._probes import Setting
     from ._run import run
+    from .answers._case import numpy_dtype
+    from .answers._probes import Setting
+    from .candidate._guess import Declared
 
     _refuse_unknown(mask=mask, causal=causal, window=window, empty_row=empty_row, memory=memory)
     numpy_dtype(dtype)

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from regard._errors import UnsupportedError
+from regard.check import check
 
-from . import check
-from ._questions import Answer, Question, answers, questions
-from ._report import Report
+from .report._questions import Answer, Question, answers, questions
+from .report._report import Report
 
 
 class _Checked:

@@ -6,27 +6,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ._candidate import Candidate
-from ._case import Case
 from ._clock import Clock, Listener
-from ._demonstrate import demonstration
-from ._diagnose import Shown, measured_scale, of_size
-from ._dictionary import Models, models
-from ._explain import Explanation
-from ._facts import facts
-from ._finding import NO_SIGN, Finding
-from ._guess import Declared, Known
-from ._laws import LAWS, Law, broken_laws, subject
-from ._lse import lse_findings
-from ._oracle import paper_slopes
-from ._probes import Setting
-from ._questions import SEARCH, asked_of
-from ._report import Report
-from ._tolerance import Outcome, Refused
-from ._tomography import Measured, measure
-from ._understand import understand
+from .answers._case import Case
+from .answers._oracle import paper_slopes
+from .answers._probes import Setting
+from .answers._tolerance import Outcome, Refused
+from .candidate._candidate import Candidate
+from .candidate._guess import Declared, Known
+from .candidate._understand import understand
 from .faults import BY_NAME
+from .findings._demonstrate import demonstration
+from .findings._finding import NO_SIGN, Finding
 from .habits import HABITS, Behaviour, Habit, seen_habits, wrong_size
+from .instruments._diagnose import Shown, measured_scale, of_size
+from .instruments._dictionary import Models, models
+from .instruments._explain import Explanation
+from .instruments._facts import facts
+from .instruments._laws import LAWS, Law, broken_laws, subject
+from .instruments._lse import lse_findings
+from .instruments._tomography import Measured, measure
+from .report._questions import SEARCH, asked_of
+from .report._report import Report
 
 
 def run(
@@ -62,7 +62,9 @@ class Run:
         in_time.stretch(self.candidate.arrays.patience)
         attention = "attention" in known.supports
         self.setting = replace(
-            setting, equal_widths=attention and "value_width" not in known.supports, layer=known.layer,
+            setting,
+            equal_widths=attention and "value_width" not in known.supports,
+            layer=known.layer,
             sides=known.sides,
         )
         self.models: Models = models(self.setting)

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from regard._errors import RegardError
-from regard.check._names import by_name, entries
 from regard.check.faults import BY_NAME
+from regard.check.report._names import by_name, entries
 
 from ._console import text_console
 

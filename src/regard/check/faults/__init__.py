@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.check._fault import Fault
+from regard.check.answers._fault import Fault
 
 from . import alibi, causal, dropout, heads, layout, lse, mask, normalisation, precision, scale, score, stability, tiles
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from regard._types import Array, BoolArray
-from regard.check._fault import Group
-from regard.check._oracle import RIGHT, chance
+from regard.check.answers._fault import Group
+from regard.check.answers._oracle import RIGHT, chance
 
 GROUP = Group(
     "dropout",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from regard._types import Array
-from regard.check._fault import Group, Steps
+from regard.check.answers._fault import Group, Steps
 
 GROUP = Group(
     "heads",

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from regard._types import Array, BoolArray
-from regard.check._fault import Group, Steps
-from regard.check._oracle import RIGHT, distance
+from regard.check.answers._fault import Group, Steps
+from regard.check.answers._oracle import RIGHT, distance
 
 GROUP = Group(
     "tiles",

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from regard.check._candidate import Candidate
-from regard.check._dictionary import Variant
-from regard.check._finding import Finding
-from regard.check._probes import Setting
-from regard.check._tolerance import ALIKE, FAIL, Judge, Refused
+from regard.check.answers._probes import Setting
+from regard.check.answers._tolerance import ALIKE, FAIL, Judge, Refused
+from regard.check.candidate._candidate import Candidate
+from regard.check.findings._finding import Finding
+from regard.check.instruments._dictionary import Variant
 
 from ._backward import NO_GRADIENT, Backward
 from ._evidence import measured_lines

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from regard._types import Array
-from regard.check import _guard
-from regard.check._candidate import Call, Candidate, quiet, refused
-from regard.check._case import Case
-from regard.check._signature import OPERANDS, role_of
+from regard.check.answers._case import Case
+from regard.check.candidate import _guard
+from regard.check.candidate._candidate import Call, Candidate, quiet, refused
+from regard.check.candidate._signature import OPERANDS, role_of
 
 from ._search import Answer
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard._types import Array
-from regard.check._case import Case
-from regard.check._tolerance import UNIT
+from regard.check.answers._case import Case
+from regard.check.answers._tolerance import UNIT
 
 from ._oracle import RIGHT_GRADIENTS, Forward, Gradients, members, shared_axes
 from ._probes import Probe

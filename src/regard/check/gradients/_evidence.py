@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from regard._types import Array
-from regard.check._case import Case
-from regard.check._oracle import RIGHT
-from regard.check._tolerance import FAIL, Refused
+from regard.check.answers._case import Case
+from regard.check.answers._oracle import RIGHT
+from regard.check.answers._tolerance import FAIL, Refused
 
 from ._judge import GradientJudge
 from ._oracle import SHORT, Gradients, members

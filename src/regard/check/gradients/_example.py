@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard._types import Array
-from regard.check._case import Case
-from regard.check._finding import Example
-from regard.check._shrink import shrink
-from regard.check._tolerance import Refused
+from regard.check.answers._case import Case
+from regard.check.answers._tolerance import Refused
+from regard.check.findings._finding import Example
+from regard.check.findings._shrink import shrink
 
 from ._backward import Backward
 from ._judge import GradientJudge

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from regard._types import Array
-from regard.check._fault import Fault, Group, Steps, planted
-from regard.check._oracle import RIGHT
+from regard.check.answers._fault import Fault, Group, Steps, planted
+from regard.check.answers._oracle import RIGHT
 
 from ._oracle import RIGHT_GRADIENTS, Forward, GradientOracle, members, shared_axes
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard._types import Array
-from regard.check._tolerance import ALIKE, FAIL, UNIT, Refused
+from regard.check.answers._tolerance import ALIKE, FAIL, UNIT, Refused
 
 from ._bounds import gradient_bounds
 from ._oracle import RIGHT_GRADIENTS, Gradients

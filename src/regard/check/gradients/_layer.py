@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from regard._types import Array
-from regard.check._candidate import Candidate, quiet, refused
-from regard.check._case import Case
-from regard.check._dictionary import Variant
-from regard.check._finding import Finding
-from regard.check._layers import layer_probes
-from regard.check._oracle import RIGHT
-from regard.check._probes import Setting
-from regard.check._tolerance import ALIKE, Judge, Refused
+from regard.check.answers._case import Case
+from regard.check.answers._layers import layer_probes
+from regard.check.answers._oracle import RIGHT
+from regard.check.answers._probes import Setting
+from regard.check.answers._tolerance import ALIKE, Judge, Refused
+from regard.check.candidate._candidate import Candidate, quiet, refused
+from regard.check.findings._finding import Finding
+from regard.check.instruments._dictionary import Variant
 
 from ._backward import pulled_by_library
 from ._evidence import ratio

@@ -1,7 +1,7 @@
 """Gradients of attention in float64 as a chain of small steps, so that a fault is this class with a step replaced.
 
 `regard.reference.attention_backward` is the oracle of the library and reads like the formula; this one is cut where
-people go wrong, as `regard.check._oracle` is. The tests hold the two together.
+people go wrong, as `regard.check.answers._oracle` is. The tests hold the two together.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 
 from regard._types import Array, BoolArray
-from regard.check._case import Case
-from regard.check._oracle import RIGHT
+from regard.check.answers._case import Case
+from regard.check.answers._oracle import RIGHT
 
 # By what they belong to: "query", "key", "value", and "bias" of a case that has one.
 Gradients: TypeAlias = Mapping[str, Array]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from regard._types import Array, BoolArray
-from regard.check._case import Case
-from regard.check._oracle import RIGHT
-from regard.check._probes import Setting
+from regard.check.answers._case import Case
+from regard.check.answers._oracle import RIGHT
+from regard.check.answers._probes import Setting
 
 # Probes on which a row may attend nowhere.
 EMPTY_ROW, ELSEWHERE = "masked_row", "without_empty_row"

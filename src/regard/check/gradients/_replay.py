@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from regard.check._candidate import Candidate
-from regard.check._oracle import RIGHT
-from regard.check._replay import IMPORTS, array_lines, import_line, index, literal, passed, swap
-from regard.check._tolerance import Refused
+from regard.check.answers._oracle import RIGHT
+from regard.check.answers._tolerance import Refused
+from regard.check.candidate._candidate import Candidate
+from regard.check.findings._replay import IMPORTS, array_lines, import_line, index, literal, passed, swap
 
 from ._backward import Backward, ByLibrary, ByVjp
 from ._example import GradientExample

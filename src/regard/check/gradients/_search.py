@@ -7,9 +7,9 @@ from functools import lru_cache
 from itertools import permutations
 from typing import TypeAlias
 
-from regard.check._dictionary import Variant
-from regard.check._probes import Setting
-from regard.check._tolerance import FAIL, Refused
+from regard.check.answers._probes import Setting
+from regard.check.answers._tolerance import FAIL, Refused
+from regard.check.instruments._dictionary import Variant
 
 from ._faults import CATALOGUE, gradient_model
 from ._judge import GradientJudge

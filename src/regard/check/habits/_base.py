@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from regard._types import Array
-from regard.check._candidate import Call, Candidate, quiet, refused
-from regard.check._case import Case
-from regard.check._guard import CrashError
-from regard.check._tolerance import Judge
+from regard.check.answers._case import Case
+from regard.check.answers._tolerance import Judge
+from regard.check.candidate._candidate import Call, Candidate, quiet, refused
+from regard.check.candidate._guard import CrashError
 
 Test: TypeAlias = Callable[["Behaviour"], "str | None"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.check._case import Case
+from regard.check.answers._case import Case
 
 from ._base import Behaviour, habit, same
 

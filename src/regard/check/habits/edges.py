@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from regard._types import Array
-from regard.check._tolerance import Judge, Refused
+from regard.check.answers._tolerance import Judge, Refused
 
 from ._base import Behaviour, habit
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from regard._types import Array
-from regard.check._case import Case
-from regard.check._tolerance import Refused
+from regard.check.answers._case import Case
+from regard.check.answers._tolerance import Refused
 
 from ._base import Behaviour, habit, largest, same
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from regard.check._case import Case
-from regard.check._tolerance import FAIL, Judge, Refused
+from regard.check.answers._case import Case
+from regard.check.answers._tolerance import FAIL, Judge, Refused
 
 from ._base import Behaviour
 

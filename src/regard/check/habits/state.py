@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from regard.check._tolerance import FAIL
+from regard.check.answers._tolerance import FAIL
 
 from ._base import Behaviour, habit, largest, same
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from regard._types import Array
-
-from ._candidate import Candidate
-from ._case import Case
-from ._tolerance import Refused, exact_weights
+from regard.check.answers._case import Case
+from regard.check.answers._tolerance import Refused, exact_weights
+from regard.check.candidate._candidate import Candidate
 
 QUERIES, KEYS, HEADS = 5, 7, 3
 

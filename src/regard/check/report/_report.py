@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from ._finding import Finding
-from ._guess import Guess
+from regard.check.candidate._guess import Guess
+from regard.check.findings._finding import Finding
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from regard._types import Array
+from regard.check.answers._case import Case, numpy_dtype
+from regard.check.answers._tolerance import Outcome, Refused, observe
+from regard.check.arrays import NUMPY, Arrays
+from regard.check.candidate import _guard
 
-from . import _guard
-from ._case import Case, numpy_dtype
 from ._signature import Signature
-from ._tolerance import Outcome, Refused, observe
-from .arrays import NUMPY, Arrays
 
 # Each layout that a function may have, as axes of (batch, head, position, feature); an axis that is not named is looped
 # over. "hsd" stands for three axes of which the first is a batch too.

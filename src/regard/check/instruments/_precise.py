@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._candidate import Candidate
+from regard.check.answers._fault import Fault, Steps, model
+from regard.check.answers._tolerance import FAIL, Judge, Outcome, Refused, outcome
+from regard.check.candidate._candidate import Candidate
+from regard.check.faults import BY_NAME
+from regard.check.faults.precision import unit_of
+
 from ._dictionary import Variant
-from ._fault import Fault, Steps, model
 from ._sites import PHASES, Site, sites
-from ._tolerance import FAIL, Judge, Outcome, Refused, outcome
-from .faults import BY_NAME
-from .faults.precision import unit_of
 
 # A rounding is recognised if the answer is this much nearer to it than to what there is without it.
 _NEARER = 4

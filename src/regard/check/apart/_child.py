@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from regard._errors import RegardError
+from regard.check import check
+from regard.check.candidate._guard import Death, Guard, set_caller
+from regard.check.report._report import Report
 
-from . import check
-from ._guard import Death, Guard, set_caller
-from ._report import Report
 from ._target import Target
 
 # Exit code of a process that cannot tell anything any more.

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ._case import Case
-from ._tolerance import Refused
-from .habits import Behaviour
-from .habits.cost import bytes_per_pair
+from regard.check.answers._case import Case
+from regard.check.answers._tolerance import Refused
+from regard.check.habits import Behaviour
+from regard.check.habits.cost import bytes_per_pair
 
 _ROWS = (0, 5, 18, 36)
 

@@ -14,10 +14,9 @@ from typing import TypeAlias
 import numpy as np
 
 from regard._types import Array
-
-from ._candidate import Candidate
-from ._case import Case
-from ._tolerance import FAIL, Refused, bound
+from regard.check.answers._case import Case
+from regard.check.answers._tolerance import FAIL, Refused, bound
+from regard.check.candidate._candidate import Candidate
 
 Verdict: TypeAlias = "str | None"
 Asked: TypeAlias = Callable[["Subject"], Verdict]

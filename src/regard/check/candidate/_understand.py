@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from regard.check.answers._layers import USUAL
+
 from ._candidate import Candidate, Words
 from ._guess import Declared, Known, guess
 from ._guess_layer import guess_layer
-from ._layers import USUAL
 from ._module import as_layer, is_module
 from ._signature import read
 

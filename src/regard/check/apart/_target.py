@@ -14,8 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from regard._errors import RegardError, listed
-
-from ._replay import import_line
+from regard.check.findings._replay import import_line
 
 
 @dataclass(frozen=True)

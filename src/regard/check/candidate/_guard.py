@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from .arrays import Arrays
+from regard.check.arrays import Arrays
 
 Fn: TypeAlias = Callable[..., Any]
 

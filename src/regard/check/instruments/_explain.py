@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ._case import Case
+from regard.check.answers._case import Case
+from regard.check.answers._fault import Steps, model
+from regard.check.answers._oracle import RIGHT
+from regard.check.answers._tolerance import FAIL, Judge, Outcome, Refused, outcome
+from regard.check.faults.precision import HALF_MAX
+from regard.check.findings._finding import Example, Finding
+from regard.check.findings._replay import script
+from regard.check.findings._shrink import shrink
+
 from ._diagnose import Shown, explained
 from ._dictionary import Diagnosis, Models, Search, Variant
-from ._fault import Steps, model
-from ._finding import Example, Finding
-from ._oracle import RIGHT
 from ._precise import Rounded, roundings
-from ._replay import script
-from ._shrink import shrink
-from ._tolerance import FAIL, Judge, Outcome, Refused, outcome
-from .faults.precision import HALF_MAX
 
 # A function whose answer to the first probe is off by more has another fault, which must be known first.
 _ROUNDING = 0.1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from ._candidate import Candidate
+from regard.check.candidate._candidate import Candidate
+
 from ._replay import IMPORTS, called, import_line, preamble
 
 # For each law and habit, code that sets got and want from f(q, k, v); axes are (..., position, feature).
@@ -40,7 +41,8 @@ _EXACT = {
     ),
     "QUADRATIC_MEMORY": (
         "import resource\n\n"
-        "one = (slice(1),) * (q.ndim - 2)\nq, k, v = (np.resize(x[one], (*q[one].shape[:-2], 4096, 12)) for x in (q, k, v))\n"
+        "one = (slice(1),) * (q.ndim - 2)\nlead = q[one].shape[:-2]\n"
+        "q, k, v = (np.resize(x[one], (*lead, 4096, 12)) for x in (q, k, v))\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nf(q, k, v)\n"
         "unit = 1 if sys.platform == 'darwin' else 1024\n"
         "size = unit * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"

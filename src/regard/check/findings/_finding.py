@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from regard._types import Array
-
-from ._case import Case
-from ._tolerance import Outcome, Refused
+from regard.check.answers._case import Case
+from regard.check.answers._tolerance import Outcome, Refused
 
 # What EXPECTED_NOT_FOUND says, before the name of what was expected.
 NO_SIGN = "there is no sign of "

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from regard._types import Array
-
-from ._case import Case, Layer
+from regard.check.answers._case import Case, Layer
 
 
 def shrink(case: Case, shows: Callable[[Case], bool], equal_widths: bool = False) -> Case:

@@ -13,9 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 from regard._types import Array
-
-from ._case import Case
-from ._tolerance import Judge
+from regard.check.answers._case import Case
+from regard.check.answers._tolerance import Judge
 
 
 @dataclass(frozen=True)

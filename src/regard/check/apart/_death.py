@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from regard.check.candidate._guard import Death
+from regard.check.findings._finding import Finding
+from regard.check.findings._replay import IMPORTS, literal
+from regard.check.report._names import by_name
+
 from ._child import PIPE_LOST
-from ._finding import Finding
-from ._guard import Death
-from ._names import by_name
-from ._replay import IMPORTS, literal
 
 _DOES = {
     "CRASHES": "a call crashes",

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ._finding import NO_SIGN, Finding
-from ._laws import LAWS
+from regard.check.faults import GROUPS
+from regard.check.findings._finding import NO_SIGN, Finding
+from regard.check.habits import HABITS
+from regard.check.instruments._laws import LAWS
+
 from ._names import by_name
-from .faults import GROUPS
-from .habits import HABITS
 
 if TYPE_CHECKING:
     from ._report import Report

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from regard._types import Array
+from regard.check.answers._case import Case
+from regard.check.answers._oracle import RIGHT
+from regard.check.answers._tolerance import Refused
+from regard.check.candidate._candidate import Candidate
 
-from ._candidate import Candidate
-from ._case import Case
 from ._finding import Example, is_identity
-from ._oracle import RIGHT
-from ._tolerance import Refused
 
 _RIGHT = '''
 def right(query, key, value, keep, scale, softcap=None, bias=0.0):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ._laws import LAWS
-from .faults import CATALOGUE
-from .gradients import CATALOGUE as GRADIENTS
-from .gradients import VERDICTS as OF_GRADIENTS
-from .habits import HABITS
+from regard.check.faults import CATALOGUE
+from regard.check.gradients import CATALOGUE as GRADIENTS
+from regard.check.gradients import VERDICTS as OF_GRADIENTS
+from regard.check.habits import HABITS
+from regard.check.instruments._laws import LAWS
 
 
 @dataclass(frozen=True)

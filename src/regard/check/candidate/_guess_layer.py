@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from regard._types import Array
+from regard.check.answers._case import MASK_AXES, Case
+from regard.check.answers._layers import LayerSize, layer_case
+from regard.check.answers._tolerance import Refused
+from regard.check.arrays import loaded, named, whose
 
 from ._candidate import LAYER_LAYOUTS, Candidate, Words, is_several
-from ._case import MASK_AXES, Case
 from ._guess import MEANINGS, Declared, Guess, Known
-from ._layers import LayerSize, layer_case
-from ._tolerance import Refused
-from .arrays import loaded, named, whose
 
 _POSITIONS = 7
 _ALSO = {"bsd": "bse", "bnd": "bse", "bne": "bse", "sbd": "sbe", "nbd": "sbe", "nbe": "sbe"}

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard._errors import UnsupportedError
+from regard.check.answers._layers import LayerSize
 
-from ._layers import LayerSize
 from ._signature import OPERANDS, OPTIONS, Signature, role_of
 
 # Names of projections, lower case and without underscores: of a layer inside the module, or of a parameter.

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, product
 
-from ._case import Case
-from ._fault import Fault, Steps, model
-from ._probes import Setting, probes
-from ._tolerance import Judge, Outcome, outcome
-from .faults import BY_NAME, SEARCHED
+from regard.check.answers._case import Case
+from regard.check.answers._fault import Fault, Steps, model
+from regard.check.answers._probes import Setting, probes
+from regard.check.answers._tolerance import Judge, Outcome, outcome
+from regard.check.faults import BY_NAME, SEARCHED
 
 
 @dataclass(frozen=True)

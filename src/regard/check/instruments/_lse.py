@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from regard._types import Array
-
-from ._candidate import Candidate, quiet
-from ._case import Case
-from ._fault import model
-from ._finding import Example, Finding
-from ._oracle import RIGHT, Oracle
-from ._shrink import shrink
-from ._tolerance import UNIT, Refused
-from .faults.lse import GROUP
+from regard.check.answers._case import Case
+from regard.check.answers._fault import model
+from regard.check.answers._oracle import RIGHT, Oracle
+from regard.check.answers._tolerance import UNIT, Refused
+from regard.check.candidate._candidate import Candidate, quiet
+from regard.check.faults.lse import GROUP
+from regard.check.findings._finding import Example, Finding
+from regard.check.findings._shrink import shrink
 
 # Errors of a logsumexp, in units of its dtype at its own size and that of its scores.
 _UNITS = 64

@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, cast
 
 from regard._errors import RegardError
+from regard.check.candidate._guard import Answered, Called, Death, Spoken
+from regard.check.findings._finding import NO_SIGN, Finding
+from regard.check.report._report import Report
 
 from ._child import Done, Failed, Job, Loaded, Loading, Told
 from ._death import findings, frames, how_it_ended
-from ._finding import NO_SIGN, Finding
-from ._guard import Answered, Called, Death, Spoken
-from ._report import Report
 from ._target import Target
 
 # Deaths after which nothing more is asked; a call that hangs costs its whole time limit.
@@ -36,7 +36,7 @@ _LOADING = 6
 _BETWEEN_S = 120.0
 _TICK_S = 0.2
 _TAIL = 4096
-_START = "import sys; sys.path[:] = {path!r}; from regard.check._child import main; main()"
+_START = "import sys; sys.path[:] = {path!r}; from regard.check.apart._child import main; main()"
 
 
 @dataclass(frozen=True)

@@ -8,20 +8,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ._candidate import Candidate
-from ._case import Case
-from ._clock import Clock
+from regard.check._clock import Clock
+from regard.check.answers._case import Case
+from regard.check.answers._fault import Fault, Steps, model
+from regard.check.answers._oracle import RIGHT, paper_slopes
+from regard.check.answers._probes import Setting, finer
+from regard.check.answers._tolerance import FAIL, UNIT, Judge, Outcome, Refused, outcome
+from regard.check.candidate._candidate import Candidate
+from regard.check.faults.scale import GROUP
+from regard.check.findings._finding import Example, Finding
+from regard.check.findings._replay import script
+from regard.check.findings._shrink import shrink
+
 from ._dictionary import Diagnosis, Search, Variant
-from ._fault import Fault, Steps, model
-from ._finding import Example, Finding
 from ._laws import Law
-from ._oracle import RIGHT, paper_slopes
-from ._probes import Setting, finer
-from ._replay import script
-from ._shrink import shrink
-from ._tolerance import FAIL, UNIT, Judge, Outcome, Refused, outcome
 from ._tomography import Measured
-from .faults.scale import GROUP
 
 # Below this an error that no fault explains is one of precision.
 _IMPRECISE = 1e-2

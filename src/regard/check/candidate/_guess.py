@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from regard._types import Array
+from regard.check.answers._case import MASK_AXES, Case
+from regard.check.answers._layers import USUAL, LayerSize
+from regard.check.answers._tolerance import Outcome, Refused
+from regard.check.arrays import loaded, named, whose
 
 from ._candidate import ALSO, LAYOUTS, Candidate, Words, is_several, quiet, refused
-from ._case import MASK_AXES, Case
-from ._layers import USUAL, LayerSize
 from ._signature import OPTIONS
-from ._tolerance import Outcome, Refused
-from .arrays import loaded, named, whose
 
 
 @dataclass(frozen=True)

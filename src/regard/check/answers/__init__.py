@@ -1,0 +1,1 @@
+"""Cases, what is right, what each fault answers, and what counts as equal."""
