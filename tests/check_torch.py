@@ -85,6 +85,13 @@ class Packed(Layer):
         return self.to_out(self.merge(textbook(q, k, v)))
 
 
+class PackedPerHead(Packed):
+    def forward(self, x):
+        packed = self.to_qkv(x).view(*x.shape[:2], self.heads, 3, -1)
+        q, k, v = (part.transpose(1, 2) for part in packed.unbind(3))
+        return self.to_out(self.merge(textbook(q, k, v)))
+
+
 class ModelWidth(Layer):
     def scale(self, q):
         return (self.num_heads * q.shape[-1]) ** -0.5

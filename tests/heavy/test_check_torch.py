@@ -116,6 +116,7 @@ def test_a_right_module_is_ok(module):
     ("module", "name"),
     [
         (written.ModelWidth(), "SCALE_D_MODEL"),
+        (written.PackedPerHead(), "QKV_PACK_ORDER"),
         (written.NoTranspose(), "SPLIT_NO_TRANSPOSE"),
         (written.MergedWrongly(), "MERGE_NO_TRANSPOSE"),
         (written.CausalFromOne(), "CAUSAL_PLUS_ONE"),

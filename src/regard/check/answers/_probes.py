@@ -51,6 +51,7 @@ def probes(setting: Setting) -> tuple[Case, ...]:
         *_others(rng),
         *_odd(rng),
         *_alibi(rng),
+        *_together(rng),
     ]
     cases += layer_probes(setting.seed, setting.layer)
     if setting.equal_widths:
@@ -256,6 +257,13 @@ def _alibi(rng: np.random.Generator) -> list[Case]:
     )
     window = replace(normal(rng, "window_alone", 5, 9), window=3)
     return [plain, replace(causal, causal=True), paper, replace(both, causal=True), window]
+
+
+def _together(rng: np.random.Generator) -> list[Case]:
+    """Options that a function may have without others that show the same."""
+    capped = normal(rng, "softcap_mask", 5, 8)
+    keep = _with_first_key(rng.random((1, 1, 5, 8)) < 0.6)
+    return [replace(capped, query=2 * capped.query, key=2 * capped.key, softcap=3.0, mask=keep)]
 
 
 def _last_loud(case: Case) -> Case:

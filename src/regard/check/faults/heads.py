@@ -41,6 +41,13 @@ def _reduced(reduce: Any) -> Any:
     return merge
 
 
+def _packed(case: Any, unpacked: Any) -> tuple[Array, ...]:
+    """Multiply by the three matrices side by side, and read the columns as (B, S, H, 3, D)."""
+    layer, x = case.layer, case.query
+    parts = unpacked(x @ np.concatenate([layer.query, layer.key, layer.value], axis=1), layer.heads)
+    return tuple(parts[:, :, :, part].reshape(x.shape) for part in range(3))
+
+
 GROUP.add(
     "GQA_TILE",
     "query head h reads key head h % Hkv: heads are tiled, not repeated",
@@ -88,6 +95,18 @@ GROUP.add(
     "features of a head are taken in steps, as (D, H), not side by side",
     ROWS,
     split=lambda m, case, x: np.moveaxis(x.reshape(*x.shape[:2], -1, case.layer.heads), 3, 1),
+)
+GROUP.add(
+    "QKV_PACK_ORDER",
+    "the columns of one matrix for query, key and value are read in another order than theirs: (3, H, D)",
+    "unpack as x @ qkv -> (B, S, 3, H, D); a checkpoint that is packed otherwise is sorted when it is loaded",
+    {
+        "(H, 3, D)": {"project": lambda m, case: _packed(case, lambda y, h: y.reshape(*y.shape[:2], h, 3, -1))},
+        "(H, D, 3)": {
+            "project": lambda m, case: _packed(case, lambda y, h: y.reshape(*y.shape[:2], h, -1, 3).swapaxes(3, 4))
+        },
+    },
+    why="GPT-NeoX packs per head, GPT-2 does not: with the other's order every shape fits, and the model babbles.",
 )
 GROUP.add(
     "MERGE_NO_TRANSPOSE",
