@@ -7,6 +7,7 @@ STAMPS := $(VENV)/.stamps
 NATIVE := CMakeLists.txt $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inl')
 DOCS := $(shell find docs src \( -name __pycache__ -o -path docs/faults \) -prune -o -type f -print) CONTRIBUTING.md \
   $(wildcard tests/check_*.py tests/test_check_*.py tests/test_docs_*.py) tests/heavy/test_onnx.py
+ROUNDS ?= 15
 CMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" cmake
 
 .PHONY: help run test test-python test-native test-all lint format bench sanitize docs clean
@@ -18,7 +19,8 @@ help:
 	@echo "make test-all   the same, and against torch, JAX, transformers, ONNX's runtime and a browser"
 	@echo "make lint       ruff, mypy --strict, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
-	@echo "make bench      timings against NumPy on this machine (quiet it first)"
+	@echo "make bench      timings beside torch, JAX, NumPy and this machine's ceilings (quiet it first)"
+	@echo "                PROBLEMS=pattern takes some of them, ROUNDS=15"
 	@echo "make sanitize   native tests under Address-, UndefinedBehaviour- and ThreadSanitizer"
 	@echo "make docs       the documentation, into build/docs/index.html, and its examples"
 	@echo "make package    sdist and wheels into build/package, tested as installed: oldest and newest Python and NumPy"
@@ -73,16 +75,19 @@ lint: $(STAMPS)/install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python benchmarks/table.py --check
-	$(BIN)/clang-format --dry-run --Werror $(filter-out CMakeLists.txt,$(NATIVE))
+	$(BIN)/python -m benchmarks.table --check
+	$(BIN)/clang-format --dry-run --Werror $(filter-out CMakeLists.txt,$(NATIVE)) benchmarks/ceilings.cc
 
 format: $(STAMPS)/deps
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format --quiet .
-	$(BIN)/clang-format -i $(filter-out CMakeLists.txt,$(NATIVE))
+	$(BIN)/clang-format -i $(filter-out CMakeLists.txt,$(NATIVE)) benchmarks/ceilings.cc
 
-bench: $(STAMPS)/install
-	$(BIN)/python benchmarks/bench.py
+# PROBLEMS=pattern takes those whose names hold it. The result is written after every problem.
+bench: $(STAMPS)/install $(STAMPS)/heavy
+	@$(CMAKE) -S . -B build/bench -G Ninja -DREGARD_MODULE=OFF -DREGARD_BENCH=ON >/dev/null
+	@$(CMAKE) --build build/bench --target regard_ceilings
+	$(BIN)/python -m benchmarks run --problems "$(PROBLEMS)" --rounds $(ROUNDS)
 
 sanitize: $(STAMPS)/deps
 	@for kind in address,undefined thread; do \

@@ -4,6 +4,7 @@ The models have the sizes of known ones with fewer layers, because layers are al
 round, in turn, on the same tokens; what is reported is the median of the rounds with its spread, and the median of the
 ratios round by round. torch and regard have the same number of threads, pinned to as many processors. Outputs are
 compared. A fourth contestant has zeros for attention: its time is that of everything else in the model.
+From the root of the tree: ``python -m benchmarks.bench_transformers``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rich.table import Table
 
 import regard as rg
 import regard.transformers
-from bench import machine
+from benchmarks.machine import machine
 
 HERE = Path(__file__).parent
 CONTESTANTS = ("regard", "sdpa", "eager", "zeros")

@@ -1,12 +1,13 @@
-"""Write the README's table of timings from a result of bench.py; --check fails where they differ."""
+"""Write the README's table of timings from a result of `make bench`; --check fails where they differ."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from pathlib import Path
+
+from benchmarks import results
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "0.1.0-avx2.json"
@@ -17,11 +18,12 @@ def table(result):
         "| problem | contestant | median ms (min – max) | time / regard's | largest error |",
         "|---|---|---|---|---|",
     ]
-    for problem, contestants in result["problems"].items():
-        for name, r in contestants.items():
+    for problem, outcome in result["problems"].items():
+        for name, r in outcome["contestants"].items():
+            error = f"{r['max_abs_error']:.1e}" if "max_abs_error" in r else ""
             rows.append(
                 f"| {problem} | {name} | {r['median_ms']:.2f} ({r['min_ms']:.2f} – {r['max_ms']:.2f}) "
-                f"| {r['time_over_regard']:.2f} | {r['max_abs_error']:.1e} |"
+                f"| {r['ratio']['median']:.2f} | {error} |"
             )
     return "\n".join(rows)
 
@@ -46,9 +48,9 @@ def main():
     check = parser.parse_args().check
     readme = ROOT / "README.md"
     old = readme.read_text()
-    new = filled(old, json.loads(RESULT.read_text()))
+    new = filled(old, results.read(RESULT))
     if check and new != old:
-        sys.exit(f"README.md does not show {RESULT.relative_to(ROOT)}: run benchmarks/table.py")
+        sys.exit(f"README.md does not show {RESULT.relative_to(ROOT)}: run python -m benchmarks.table")
     readme.write_text(new)
 
 

@@ -294,3 +294,94 @@ def two_mistakes(g, q, k, v):
 @wrong(plain, "GRAD_UNKNOWN")
 def gradients_of_a_neighbour(g, q, k, v):
     return textbook_back(g, q, np.roll(k, 1, axis=-2), v)
+
+
+def by_odd_names(*arguments):
+    return oddly(forgets_the_sum(*arguments))
+
+
+def by_odd_names_rightly(*arguments):
+    return oddly(textbook_back(*arguments))
+
+
+def oddly(gradients):
+    return dict(zip(("grad_xq", "dks", "d_values"), gradients, strict=True)) | {"lse": gradients[0][..., 0]}
+
+
+# Whole layers.
+
+
+def projected(x, wq, wk, wv, heads):
+    return (split(x @ w, heads) for w in (wq, wk, wv))
+
+
+def split(y, heads):
+    return y.reshape(*y.shape[:2], heads, -1).swapaxes(1, 2)
+
+
+def merge(y):
+    return y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], -1)
+
+
+def layer_weights(q, k, mask, causal):
+    s = q @ T(k) / math.sqrt(q.shape[-1])
+    if causal:
+        s = np.where(np.tri(*s.shape[-2:], dtype=bool), s, -np.inf)
+    return softmax(s if mask is None else np.where(mask, s, -np.inf))
+
+
+def layer(x, wq, wk, wv, wo, heads, mask=None, causal=False):
+    q, k, v = projected(x, wq, wk, wv, heads)
+    return merge(layer_weights(q, k, mask, causal) @ v) @ wo
+
+
+def layer_by(way):
+    """Make the way back of the layer, around one of its heads."""
+
+    def way_back(g, x, wq, wk, wv, wo, heads, mask=None, causal=False):
+        q, k, v = projected(x, wq, wk, wv, heads)
+        P = layer_weights(q, k, mask, causal)
+        dq, dk, dv = map(merge, way(P, split(g @ wo.T, heads), q, k, v))
+        matrices = [np.einsum("bsi,bso->io", x, d) for d in (dq, dk, dv)]
+        return dq @ wq.T + dk @ wk.T + dv @ wv.T, *matrices, np.einsum("bsi,bso->io", merge(P @ v), g)
+
+    return way_back
+
+
+def heads_back(P, g, q, k, v):
+    return back(P, g, q, k, v)[:3]
+
+
+def heads_forget_the_sum(P, g, q, k, v):
+    c, dS = 1 / math.sqrt(q.shape[-1]), P * (g @ T(v))
+    return c * (dS @ k), c * (T(dS) @ q), T(P) @ g
+
+
+def heads_with_two_mistakes(P, g, q, k, v):
+    dq, dk, dv = heads_forget_the_sum(P, g, q, k, v)
+    return dq * math.sqrt(q.shape[-1]), dk, dv
+
+
+def layer_back(*arguments, **options):
+    return layer_by(heads_back)(*arguments, **options)
+
+
+def layer_forgets_the_sum(*arguments, **options):
+    return layer_by(heads_forget_the_sum)(*arguments, **options)
+
+
+def layer_with_two_mistakes(*arguments, **options):
+    return layer_by(heads_with_two_mistakes)(*arguments, **options)
+
+
+def layer_named_back(*arguments, **options):
+    return dict(zip(("dx", "grad_wq", "wk", "d_wv", "dwo"), layer_back(*arguments, **options), strict=True))
+
+
+def layer_forgets_wo(*arguments, **options):
+    found = layer_named_back(*arguments, **options)
+    return {name: x for name, x in found.items() if name != "dwo"}
+
+
+def layer_of_zeros(*arguments, **options):
+    return [0 * x for x in layer_back(*arguments, **options)]

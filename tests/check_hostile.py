@@ -1,5 +1,6 @@
 """Attention functions that crash, hang, leave, print and close what is not theirs: for processes that may be lost."""
 
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -70,15 +71,11 @@ def dies_later(q, k, v, causal=False):
 
 
 def prints(q, k, v):
+    assert sys.stdin.read() == ""
     print("by print")
     print("\x1b[31mby stderr", file=sys.stderr)
     os.write(1, b"by write\n")
     ctypes.CDLL(None).puts(b"by C")
-    return attention(q, k, v)
-
-
-def reads(q, k, v):
-    assert sys.stdin.read() == ""
     return attention(q, k, v)
 
 
@@ -131,3 +128,33 @@ class Scaled:
 
 scaled = Scaled()
 number = 3.0
+
+
+def draws(q, k, v, dropout=0.0, rng=None):
+    if rng is not None:
+        os.abort()
+    return attention(q, k, v)
+
+
+def loud(q, k, v, causal=False):
+    if causal:
+        sys.exit('say """ \\ loud\n{nothing}\r\x00\ud800')
+    return attention(q, k, v)
+
+
+def holds_the_lock(q, k, v):
+    """No thread of Python's runs any more."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+    with open(os.environ["PID_FILE"], "w") as file:
+        file.write(f"{os.getpid()} {child.pid} ")
+    ctypes.PyDLL(None).pause()
+
+
+def writes_everywhere(q, k, v):
+    """What is no message is passed over; a pickle is not loaded."""
+    pickled = b"cposix\nsystem\n(S'touch pickled'\ntR."
+    for descriptor in range(3, 20):
+        for text in (b"{}\n", b"null\n", b"[[1]]\n", pickled, b"\n"):
+            with contextlib.suppress(OSError):
+                os.write(descriptor, text)
+    return attention(q, k, v)

@@ -33,25 +33,26 @@ DECLARED = {**RIGHT, in_single: ({}, {}, {"INT_INPUT_TRUNCATED", "DTYPE_DOWNCAST
 KINDS = (rg.attention, regards, rg.reference.attention, textbook, tiled, everything, in_single)
 
 
-def alarms(fns, dtype, seeds, tick=lambda: None):
+def alarms(fns, dtype, seeds, tick=lambda: None, declared=DECLARED):
     """Findings that are not true of right functions, faults and warnings alike: {(function, seed): names}.
 
     Functions take turns at a seed: its models are made once.
     """
-    asked, found = [(fn, *_understood(fn, dtype)) for fn in fns if dtype in FUNCTIONS.get(fn, WIDE)], {}
+    able = [fn for fn in fns if dtype in FUNCTIONS.get(fn, (*WIDE, "bfloat16"))]
+    asked, found = [(fn, *_understood(fn, dtype, declared)) for fn in able], {}
     for seed in seeds:
-        for fn, known, declared in asked:
-            run = Run(known, declared, Setting(seed, dtype, from_start=declared.causal == "top-left"), Clock(1e9))
+        for fn, known, told in asked:
+            run = Run(known, told, Setting(seed, dtype, from_start=told.causal == "top-left"), Clock(1e9))
             search = Search(run.models, run.answers, lambda: True)
             if search.failing:
                 names = {v.fault.name for one in search.simple().explanations for v in one} or set(search.failing)
-                if not names <= DECLARED.get(fn, ({}, {}, set()))[2]:
+                if not names <= declared.get(fn, ({}, {}, set()))[2]:
                     found[fn.__name__, seed] = sorted(names)
         tick()
     return found
 
 
-def _understood(fn, dtype):
-    options, *_ = DECLARED.get(fn, ({}, {}, set()))
-    declared = Declared(**{name: value for name, value in options.items() if name in ("causal", "supports")})
-    return understand(fn, declared, dtype), declared
+def _understood(fn, dtype, declared):
+    options, *_ = declared.get(fn, ({}, {}, set()))
+    told = Declared(**{name: value for name, value in options.items() if name in ("causal", "supports")})
+    return understand(fn, told, dtype), told

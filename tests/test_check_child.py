@@ -14,16 +14,23 @@ import pytest
 
 import regard as rg
 from regard.check import check_apart
+from regard.check.apart import _apart
 from regard.check.apart._apart import _Child
 from regard.check.apart._child import Job
 from regard.check.apart._death import findings
 from regard.check.apart._target import Target
 from regard.check.arrays import NUMPY
-from regard.check.candidate._guard import Answered, Called, speak
+from regard.check.candidate._guard import Answered, Called, Death, speak
 
 HERE = Path(__file__).parent
 HOSTILE = HERE / "check_hostile.py"
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch):
+    """BLAS's threads spin while they wait, in each of many processes."""
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
 
 
 @lru_cache
@@ -73,7 +80,8 @@ def test_the_finding_names_the_lines():
 
 def replayed(script, tmp_path):
     """Exit code and text of a script that is run elsewhere."""
-    (tmp_path / "replay.py").write_text(script)
+    tmp_path.mkdir(exist_ok=True)
+    (tmp_path / "replay.py").write_text(script, encoding="utf-8")
     done = subprocess.run([sys.executable, "replay.py"], capture_output=True, text=True, cwd=tmp_path, check=False)
     return done.returncode, done.stdout + done.stderr
 
@@ -84,11 +92,14 @@ def replayed(script, tmp_path):
         ("with_vjp", "attention.vjp(float32("),
         ("crashes_on_integers", "attention(int64("),
         ("crashes_when_long", "attention(float32("),
+        ("draws", "attention(float32("),
     ],
 )
 def test_whatever_call_it_is_the_script_makes_it(name, said, tmp_path):
-    finding = apart(name).report["CRASHES"]
+    report = apart(name).report
+    finding = report["CRASHES"]
     assert f"smallest call known: {said}" in finding.evidence[0]
+    assert not {"REFUSES", "GRAD_REFUSES"} & set(report.names)
     code, said = replayed(finding.script, tmp_path)
     assert code == 1
     assert "FAULT CRASHES: the process ended with -6" in said
@@ -107,10 +118,29 @@ def test_a_death_after_a_call_has_no_script():
     assert finding.script == ""
 
 
-def test_it_is_the_same_each_time():
-    again = apart.__wrapped__("crashes").report
+def test_words_of_the_function_are_no_code(tmp_path):
+    finding = apart("loud").report["EXITS"]
+    assert '"""' in finding.script.splitlines()[0]
+    code, said = replayed(finding.script, tmp_path)
+    assert (code, said) == (1, "FAULT EXITS: the process ended with 1\n")
+    spoken = speak("attention", [np.zeros(3)], {}, NUMPY)
+    (finding,) = findings([Death("EXITS", "it raises a\nb\x00\ud800", spoken)], "", 1.0)  # the name of a class
+    assert r"it raises a\nb\x00\ud800. Exit code 1" in finding.script.splitlines()[0]
+
+
+def test_what_keeps_a_script_from_the_call_is_no_answer(tmp_path):
+    script = apart("loud").report["EXITS"].script.replace('print("calling"', 'nothing; print("calling"')
+    code, said = replayed(script, tmp_path)
+    assert code == 2
+    assert said.startswith("the call cannot be made: ")
+    assert "NameError: name 'nothing' is not defined" in said
+
+
+def test_it_is_the_same_each_time_with_the_same_options_in_every_process():
+    again = apart.__wrapped__("crashes", supports=iter(["causal"])).report
     assert str(again["CRASHES"]) == str(apart("crashes").report["CRASHES"])
     assert again["CRASHES"].script == apart("crashes").report["CRASHES"].script
+    assert "not asked about" not in {guess.what for guess in again.guessed}  # supports was declared in the last one too
 
 
 def test_after_a_few_deaths_it_is_given_up():
@@ -151,16 +181,38 @@ def test_what_is_printed_is_counted_and_kept_apart(capfd):
         assert line in printed.tail, line
 
 
-def test_standard_input_is_empty():
-    assert apart("reads").report.names == ("SCALE_MISSING",)
+def test_what_all_processes_print_is_counted_and_faulthandler_is_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = f"import sys; sys.path.append({str(HERE)!r})\nfrom check_hostile import crashes\nprint('begun')"
+    Path("mine.py").write_text(code)
+    got = check_apart("mine.py:crashes")
+    assert len(got.report["CRASHES"].evidence) == 3  # two deaths: three processes
+    assert got.printed == _apart.Printed(3, "begun\n" * 3)
+
+
+def test_progress_and_a_report_that_is_slowly_read(monkeypatch):
+    """The process has ended long before its last message is read."""
+
+    def slowly(line, read=_apart.message):
+        time.sleep(1.5 if b'"Done"' in line[:20] else 0)
+        return read(line)
+
+    monkeypatch.setattr(_apart, "message", slowly)
+    told = []
+    got = apart.__wrapped__("attention", progress=lambda what, share: told.append((what, share)))
+    assert got.report.names[0] == "SCALE_MISSING"
+    assert told[0][0] == "probe base"
+    assert {"law-CONVEX", "habit-INPUT_MUTATED"} <= {what for what, _ in told}
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
 
 
 def test_what_is_expected_does_not_fail():
-    report = apart(
-        "crashes", expected=Hashable(CRASHES="old driver", SCALE_MISSING="scaled outside"), strict=True
-    ).report
+    known = Hashable(EXITS="old driver", SCALE_MISSING="scaled outside")
+    report = apart("leaves", expected=known, strict=True).report
     assert report.ok
-    assert report["CRASHES"].expected == "old driver"
+    assert report["EXITS"].expected == "old driver"
     assert "EXPECTED_NOT_FOUND" not in report.names
 
 
@@ -179,36 +231,42 @@ def test_the_answer_is_that_of_check():
     assert got.questions == want.questions
 
 
-def test_progress():
-    told = []
-    apart.__wrapped__("attention", progress=lambda what, share: told.append((what, share)))
-    assert told[0][0] == "probe base"
-    assert {"law-CONVEX", "habit-INPUT_MUTATED"} <= {what for what, _ in told}
-    shares = [share for _, share in told]
-    assert shares == sorted(shares)
-    assert shares[-1] == 1.0
-
-
 IMPORTS = [
-    ("raise RuntimeError('no GPU')", "importing bad.py raises RuntimeError: no GPU (line 1 of bad.py)"),
     ("def f(:", "importing bad.py raises SyntaxError: "),
     ("import no_such_module", "importing bad.py raises ModuleNotFoundError: No module named 'no_such_module' (line 1"),
     ("from .x import y", "a file of a package is named by its module: package.module:function"),
     ("import sys; sys.exit(3)", "importing bad.py raises SystemExit: 3"),
-    ("import os; os._exit(3)", "importing bad.py does not end well: the process ended with code 3"),
-    ("import ctypes; ctypes.string_at(0)", "does not end well: the process died of SIGSEGV, in line"),
-    ("import time; time.sleep(100)", "does not end well: no answer in 1.2 s, in line 1 of bad.py"),
     ("def attentoin(q, k, v): ...", "bad.py has no 'attention'; did you mean attentoin?"),
     ("def f(q, k, v): ...", "bad.py has no 'attention'; it has f"),
     ("attention = 3", "bad.py:attention is a int; check calls a function, or an object that can be called"),
     ("class attention: ...", "is a class: make an instance in the module"),
 ]
+ENDS = [
+    ("raise RuntimeError('no GPU')", "importing bad.py raises RuntimeError: no GPU (line 1 of bad.py)"),
+    ("import os; os._exit(3)", "importing bad.py does not end well: the process ended with code 3"),
+    ("import ctypes; ctypes.string_at(0)", "does not end well: the process died of SIGSEGV, in line"),
+    ("import time; time.sleep(100)", "does not end well: no answer in 1.2 s, in line 1 of bad.py"),
+]
+
+
+@pytest.fixture
+def bad(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    yield Path("bad.py")
+    sys.modules.pop("bad", None)
 
 
 @pytest.mark.parametrize(("code", "said"), IMPORTS, ids=[code for code, _ in IMPORTS])
-def test_what_cannot_be_imported(code, said, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("bad.py").write_text(code)
+def test_what_cannot_be_imported(code, said, bad):
+    bad.write_text(code)
+    with pytest.raises(rg.RegardError, match=re.escape(said)):
+        Target.of("bad.py:attention").load()
+
+
+@pytest.mark.parametrize(("code", "said"), ENDS, ids=[code for code, _ in ENDS])
+def test_what_ends_while_it_is_imported(code, said, bad):
+    bad.write_text(code)
     with pytest.raises(rg.RegardError, match=re.escape(said)):
         check_apart("bad.py:attention", timeout_s=0.2)
 
@@ -222,15 +280,14 @@ def test_what_cannot_be_imported(code, said, tmp_path, monkeypatch):
         ("none.py:f", "there is no file none.py"),
         ("sub/none:f", "there is no file sub/none"),
         ("no_such.thing:f", "there is no module 'no_such'; it is looked for in "),
-        ("a.b.py:f", "a.b.py cannot be imported: 'a.b' is no name in Python; rename it"),
-        ("my-own.py:f", "my-own.py cannot be imported: 'my-own' is no name in Python; rename it"),
-        ("class.py:f", "class.py cannot be imported: 'class' is no name in Python; rename it"),
+        ("sub/own:f", "sub/own is no Python file; write file.py:function"),
         ("numpy.py:f", "numpy.py is named like the module numpy, which is loaded: rename the file"),
     ],
 )
 def test_what_names_no_function(target, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("a.b.py", "numpy.py", "my-own.py", "class.py"):
+    Path("sub").mkdir()
+    for name in ("numpy.py", "sub/own"):
         Path(name).write_text("def f(q, k, v): ...")
     with pytest.raises(rg.RegardError, match=re.escape(said)):
         check_apart(target)
@@ -256,9 +313,39 @@ def test_a_module_of_the_current_folder(tmp_path, monkeypatch):
     assert "FAULT" in done.stderr
 
 
-def test_an_unknown_option_of_check():
-    with pytest.raises(rg.RegardError, match="mask is 'yes'; check knows keep, drop, additive"):
-        check_apart(f"{HOSTILE}:attention", mask="yes")
+@pytest.mark.parametrize("name", ["2x-ada.py", "class.b.é.py"])
+def test_a_file_whose_name_is_none_of_a_module(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("sibling.py").write_text("from sys import exit")
+    leaving = PLAIN + "def g(q, k, v):\n    sibling.exit(3)\n"
+    Path(name).write_text(f"import sibling{leaving}", encoding="utf-8")
+    report = check_apart(f"{name}:f").report
+    assert report.names[0] == "SCALE_MISSING"
+    code, said = replayed(report["SCALE_MISSING"].script, tmp_path / "sub")
+    assert code == 1
+    assert "FAULT SCALE_MISSING:" in said
+    script = check_apart(f"{name}:g").report["EXITS"].script
+    assert replayed(script, tmp_path / "sub") == (1, "FAULT EXITS: the process ended with 3\n")
+    with pytest.raises(rg.RegardError, match=re.escape(f"{name} has no 'h'; it has f, g")):
+        Target.of(f"{name}:h").load()
+
+
+OPTIONS = [
+    ({"mask": "yes"}, "mask is 'yes'; check knows keep, drop, additive"),
+    ({"foo": 1}, "check_apart has no option 'foo'; it has layout, mask, causal"),
+    ({"suports": ()}, "check_apart has no option 'suports'; did you mean supports?"),
+    ({"fn": 1}, "check_apart has no option 'fn'"),
+    ({"vjp": print}, "vjp is a function, which cannot be sent to another process: make it an attribute"),
+    ({"layout": lambda: 0}, "layout is of type function, which cannot be sent to another process"),
+    ({"timeout_s": float("nan")}, "timeout_s is nan; it is a number of seconds above 0"),
+    ({"timeout_s": 0}, "timeout_s is 0; "),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), OPTIONS, ids=[next(iter(options)) for options, _ in OPTIONS])
+def test_a_wrong_option(options, said):
+    with pytest.raises(rg.RegardError, match=re.escape(said)):
+        check_apart(f"{HOSTILE}:attention", **options)
 
 
 @posix
@@ -278,11 +365,15 @@ def test_a_daemon_that_holds_the_pipes_is_not_waited_for(tmp_path, monkeypatch):
 
 
 @posix
-@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
-def test_nothing_is_left_of_a_check_that_is_ended(signal_, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "signal_"),
+    [("waits", signal.SIGINT), ("waits", signal.SIGKILL), ("holds_the_lock", signal.SIGKILL)],
+    ids=["interrupted", "killed", "killed, while nothing of Python runs in the other"],
+)
+def test_nothing_is_left_of_a_check_that_is_ended(name, signal_, tmp_path):
     code = (
         f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"from regard.check import check_apart; check_apart({f'{HOSTILE}:waits'!r}, timeout_s=60)"
+        f"from regard.check import check_apart; check_apart({f'{HOSTILE}:{name}'!r}, timeout_s=60)"
     )
     file = tmp_path / "pid"
     environment = {**os.environ, "PID_FILE": str(file)}
@@ -292,4 +383,5 @@ def test_nothing_is_left_of_a_check_that_is_ended(signal_, tmp_path):
         assert parent.poll() is None
     parent.send_signal(signal_)
     parent.wait(10)
-    assert gone(int(file.read_text()))
+    for pid in file.read_text().split():
+        assert gone(int(pid))

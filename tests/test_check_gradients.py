@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,18 +11,20 @@ import pytest
 import check_backwards
 import regard as rg
 from check_backwards import RIGHT, WRONG
+from check_power import distance
 from gradient_judges import assert_slopes
 from regard.check.answers._case import Case
 from regard.check.answers._oracle import RIGHT as RIGHT_ANSWER
 from regard.check.answers._probes import Setting
-from regard.check.answers._tolerance import Refused
+from regard.check.answers._tolerance import FAIL, Refused
 from regard.check.candidate._candidate import Candidate, Words
 from regard.check.candidate._signature import read
 from regard.check.gradients import CATALOGUE, GROUP, VERDICTS, ByVjp, gradient_findings
 from regard.check.gradients._evidence import GRADIENT_LAWS, broken_gradient_laws
 from regard.check.gradients._faults import gradient_model
+from regard.check.gradients._judge import GradientJudge
 from regard.check.gradients._oracle import RIGHT_GRADIENTS, GradientOracle
-from regard.check.gradients._probes import gradient_probes
+from regard.check.gradients._probes import attends, gradient_probes, sent_back
 from regard.check.gradients._search import VARIANTS, gradient_models, modelled
 
 NAMES = """
@@ -41,7 +45,7 @@ def as_reference(case):
     return [case.query, case.key, case.value], {name: x for name, x in options.items() if x is not None}
 
 
-@pytest.mark.parametrize("probe", KNOWN.probes.values(), ids=KNOWN.probes)
+@pytest.mark.parametrize("probe", [p for p in KNOWN.probes.values() if not p.case.layer], ids=lambda p: p.name)
 def test_the_oracle_is_the_reference(probe):
     arrays, options = as_reference(probe.case)
     want = rg.reference.attention_backward(probe.grad_out, *arrays, **options)
@@ -75,17 +79,10 @@ def test_every_variant_is_seen_by_a_probe(dtype):
         assert wrong, (variant.fault.name, variant.label)
 
 
-def distance(a, b):
-    """Largest difference of two answers; infinite where one is NaN, refused or of another shape."""
-    if isinstance(a, Refused) or isinstance(b, Refused):
-        return 0.0 if isinstance(a, Refused) and isinstance(b, Refused) else math.inf
-    largest = 0.0
-    for name in a:
-        if a[name].shape != b[name].shape or not np.array_equal(np.isfinite(a[name]), np.isfinite(b[name])):
-            return math.inf
-        finite = np.isfinite(a[name])
-        largest = max(largest, np.abs(a[name] - b[name])[finite].max(initial=0))
-    return largest
+def apart_by(a, b):
+    """Largest difference of two answers."""
+    known = not isinstance(a, Refused) and not isinstance(b, Refused)
+    return max(distance(a[name], b[name]) for name in a) if known else distance(a, b)
 
 
 def test_all_325_pairs_of_faults_are_separated_by_seven_probes():
@@ -93,7 +90,7 @@ def test_all_325_pairs_of_faults_are_separated_by_seven_probes():
     for a, b in itertools.combinations(VARIANTS, 2):
         if a.fault is not b.fault:
             names = a.fault.name, b.fault.name
-            most = max(distance(KNOWN.answer((a,), n), KNOWN.answer((b,), n)) for n in SEVEN)
+            most = max(apart_by(KNOWN.answer((a,), n), KNOWN.answer((b,), n)) for n in SEVEN)
             apart[names] = min(apart.get(names, math.inf), most)
     assert len(apart) == 325
     closest = min(apart, key=apart.get)
@@ -163,12 +160,66 @@ def test_no_seed_makes_right_gradients_wrong(dtype):
             assert asked(fn, vjp, Setting(seed=seed, dtype=dtype)) == [], (seed, vjp.__name__)
 
 
-def test_the_judge_can_say_no():
-    for dtype, factor in (("float64", 1 + 1e-8), ("float32", 1 + 1e-3), ("float16", 1.1), ("bfloat16", 2)):
-        for name, judge in gradient_models(Setting(dtype=dtype)).judges.items():
-            assert judge.passes(judge.right)
-            for of in ("query", "key", "value"):
-                assert not judge.passes({**judge.right, of: judge.right[of] * factor}), (dtype, name, of)
+# A gradient that is off by this share is refused on one of the probes of every function, and one by half of it on none;
+# a layer's on each. The page of the reference has these numbers.
+REFUSED = {
+    "float64": (1.01e-9, 1.01e-9), "float32": (1.2e-5, 6.2e-5), "float16": (0.031, 0.032), "bfloat16": (0.25, 0.26),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", REFUSED)
+def test_the_smallest_factor_that_is_refused(dtype):
+    """So that the judge can say no."""
+    judges, (share, of_layer) = gradient_models(Setting(dtype=dtype)).judges, REFUSED[dtype]
+
+    def errors(names, of, off):
+        return [judges[n].error_of(of, judges[n].right[of] * (1 + off)) for n in names]
+
+    for of in ("query", "key", "value"):
+        assert max(errors(("rect", "square", "larger"), of, share)) > FAIL, of
+    assert max(errors(("rect", "square", "larger"), "query", share / 2)) <= FAIL
+    for name, judge in judges.items():
+        assert judge.passes(judge.right)
+        for of in judge.right if judge.probe.case.layer else ():
+            (off,), (less,) = errors([name], of, of_layer), errors([name], of, of_layer / 2)
+            assert less <= FAIL < off, (name, of)
+
+
+def test_the_page_has_the_smallest_factors():
+    page = (Path(__file__).parents[1] / "docs" / "reference" / "check.md").read_text(encoding="utf-8")
+    for dtype, shares in REFUSED.items():
+        cells = " | ".join(np.format_float_positional(1 + share, trim="-") for share in shares)
+        assert f"| {dtype} | {cells} |" in page, (dtype, cells)
+
+
+@pytest.mark.parametrize("dtype", REFUSED)
+def test_right_gradients_are_well_within_the_bound(dtype):
+    """At most half of one bound, of which four pass: of 20 seeds 0.42 in float16, 0.25 in float32."""
+    for seed in range(20):
+        known = gradient_models(Setting(seed=seed, dtype=dtype))
+        for fn, vjp in STYLES:
+            backward = ByVjp(Candidate(fn, read(fn), dtype=dtype), vjp)
+            for name, judge in known.judges.items():
+                if judge.probe.case.features <= FEATURES & supported(fn):
+                    assert judge.error(backward(judge.probe.case, judge.probe.grad_out)) < 0.5, (seed, vjp, name)
+
+
+def test_the_bound_of_a_shared_bias_has_the_rounding_of_its_sum():
+    """One number for all of N scores: their gradients cancel, and rounding is that of a sum of N."""
+    case = replace(KNOWN.probes["larger"].case, bias=np.zeros((1, 1, 1, 1))).cast("float32")
+    judge = GradientJudge.of(sent_back(case), "float32")
+    f = RIGHT_GRADIENTS.forward(case)
+    dP = RIGHT_GRADIENTS.weights(case, f, judge.probe.grad_out)
+    dS = RIGHT_GRADIENTS.scores(case, f, dP, RIGHT_GRADIENTS.delta(case, f, dP))
+    assert np.abs(judge.right["bias"]) < 1e-12
+    assert judge.bounds["bias"] > math.sqrt(dS.size) * 2**-24 * np.abs(dS).sum() > 1e-5
+
+
+def test_nothing_is_sent_back_to_empty_rows_of_some_probes():
+    empty = {name: ~attends(probe.case) for name, probe in KNOWN.probes.items() if not attends(probe.case).all()}
+    assert set(empty) == {"masked_row", "without_empty_row", "mha_masked_row"}
+    for name, rows in empty.items():
+        assert np.any(KNOWN.probes[name].grad_out * rows) == (name == "masked_row"), name
 
 
 def test_what_is_nearer_to_the_right_is_not_alike():

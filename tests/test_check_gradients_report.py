@@ -73,6 +73,22 @@ def test_scripts_need_numpy_only_and_show_the_fault(tmp_path):
     assert all("gradient of" in said for _, said in seen.values())
 
 
+def expected_of(finding):
+    """The right gradients as a script computes them."""
+    known = {}
+    exec(finding.script.partition("\n\ndef back")[0], known)
+    return known["expected"]
+
+
+def test_scripts_know_the_right_gradients():
+    for fn, vjp, names, declared in WRONG:
+        for finding in map(rg.check(fn, vjp=vjp, **declared).__getitem__, names):
+            found, right = expected_of(finding), finding.example.right
+            assert found.keys() == right.keys()
+            for name, x in right.items():
+                np.testing.assert_allclose(found[name], x, rtol=1e-9, atol=1e-12, err_msg=f"{finding.name} {name}")
+
+
 def test_a_mended_way_back_ends_its_script_well(tmp_path):
     text = rg.check(plain, vjp=forgets_the_sum)["NO_DELTA"].script
     mended = text.replace("import forgets_the_sum as vjp", "import textbook_back as vjp")
@@ -216,13 +232,64 @@ def test_refusals():
         assert said in finding.evidence[0], finding
 
 
-def test_a_gradient_that_is_none_cuts_the_graph():
+def test_a_gradient_that_is_none_is_named():
     def vjp(g, q, k, v):
         dq, _, dv = textbook_back(g, q, k, v)
         return dq, None, dv
 
-    finding = rg.check(plain, vjp=vjp)["GRAD_GRAPH_CUT"]
-    assert "passes no gradient back: that of key is None" in finding.evidence[0]
+    report = rg.check(plain, vjp=vjp)
+    assert report.names == ("GRAD_GRAPH_CUT",)
+    finding = report["GRAD_GRAPH_CUT"]
+    assert finding.does == "no gradient is passed back to key"
+    assert finding.evidence == ("rect, square, larger: the gradient of key is None",)
+
+
+def test_a_cut_hides_no_other_fault():
+    def one_is_none(g, q, k, v):
+        dq, dk, _ = forgets_the_sum(g, q, k, v)
+        return dq, dk, None
+
+    def none_if_square(g, q, k, v):
+        return (None, None, None) if q.shape[2] == k.shape[2] else forgets_the_sum(g, q, k, v)
+
+    for vjp in (one_is_none, none_if_square):
+        assert rg.check(plain, vjp=vjp).names == ("GRAD_GRAPH_CUT", "NO_DELTA"), vjp
+    finding = rg.check(plain, vjp=none_if_square)["GRAD_GRAPH_CUT"]
+    assert finding.evidence[0].endswith("no gradient is passed back: those of query, key, value are None")
+    assert finding.certainty == "1 of 3 probes"
+
+
+def test_a_message_is_no_cut():
+    """An exception of the function's own that happens to use torch's words."""
+
+    def vjp(g, q, k, v):
+        raise RuntimeError("element 0 of tensors does not require grad")
+
+    assert rg.check(plain, vjp=vjp).names == ("GRAD_REFUSES",)
+
+
+def keys_and_values_missing(g, q, k, v):
+    return textbook_back(g, q, k, v)[:1]
+
+
+def test_a_script_fails_where_a_gradient_is_not_returned(tmp_path):
+    text = rg.check(plain, vjp=keys_and_values_missing).findings[0].script.replace(
+        f"from {__name__} import keys_and_values_missing",
+        "from check_backwards import textbook_back\n\n\ndef vjp(*x):\n    return textbook_back(*x)[:1]\n\n\n#",
+    )  # fmt: skip
+    code, _ = run({"missing.py": text}, tmp_path)["missing.py"]
+    assert code == "FAULT GRAD_UNKNOWN: wrong for key, value"
+    mended = text.replace("textbook_back(*x)[:1]", "textbook_back(*x)")
+    assert run({"mended.py": mended}, tmp_path)["mended.py"][0] == "None"
+
+
+def test_a_script_knows_gradients_by_the_names_that_were_seen(tmp_path):
+    """Names whose first letters say nothing, and one that belongs to no operand."""
+    finding = rg.check(plain, vjp=check_backwards.by_odd_names)["NO_DELTA"]
+    assert "roles = {'grad_xq': 'query', 'dks': 'key', 'd_values': 'value'}" in finding.script
+    assert run({"named.py": finding.script}, tmp_path)["named.py"][0].startswith("FAULT NO_DELTA: wrong for")
+    mended = finding.script.replace("import by_odd_names", "import by_odd_names_rightly")
+    assert run({"mended.py": mended}, tmp_path)["mended.py"][0] == "None"
 
 
 def test_a_gradient_that_is_missing_is_wrong():

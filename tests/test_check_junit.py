@@ -1,5 +1,6 @@
 """Report.junit: a test case per question, of the shape that build servers read."""
 
+import json
 from dataclasses import replace
 from functools import lru_cache
 from xml.etree import ElementTree
@@ -70,8 +71,25 @@ def test_what_cannot_be_asked_is_skipped():
     assert case(suite, "mask").find("skipped").get("message") == "not asked: it needs mask"
     assert case(suite, "habit-MASK_MUTATED").find("skipped").get("message") == "not asked: it needs mask"
     assert case(suite, "causal").find("skipped") is None
-    unasked = suite_of(checked(rg.attention, budget_s=0.0))
-    assert case(unasked, "scale").find("skipped").get("message") == "not asked: there was no time, or no answer"
+    report = replace(checked(rg.attention), questions=("calls",), unfinished=True)
+    assert report.exit_code == 0
+    unasked = case(suite_of(report), "scale")
+    assert unasked.find("skipped").get("message") == "not asked: there was no time, or no answer"
+
+
+@pytest.mark.parametrize("changes", [{"strict": True}, {"asked": ()}], ids=["strict", "nothing asked"])
+def test_what_there_was_no_time_for_fails(changes):
+    report = replace(checked(rg.attention), questions=("calls",), unfinished=True, **changes)
+    assert (report.ok, report.exit_code) == (False, 1 if "strict" in changes else 2)
+    suite = suite_of(report)
+    failure = case(suite, "scale").find("failure")
+    assert failure.get("type") == "unfinished"
+    assert failure.get("message") == "not asked: there was no time, or no answer"
+    assert int(suite.get("failures")) == len(suite.findall("testcase/failure")) > 10
+    assert str(report).startswith(
+        "attention: nothing asked (0 probes" if "asked" in changes else "attention: nothing f"
+    )
+    assert case(suite, "mask").find("skipped").get("message") == "not asked: it needs mask"
 
 
 def test_what_is_expected_is_skipped_with_its_reason():
@@ -90,12 +108,26 @@ def test_a_warning_fails_only_strictly():
     assert "NaN leaks" in mask.find("system-out").text
     mask = case(suite_of(replace(report, strict=True)), "mask")
     assert [child.tag for child in mask] == ["failure"]
+    assert mask.find("failure").get("type") == "warning"
 
 
 def test_control_characters_of_messages_do_not_spoil_the_file():
     finding = Finding("REFUSES", "fault", "seen", "raises \x1b[31mred\x00 \ud800 <&>", "why", "mend")
     suite = suite_of(replace(checked(rg.attention), findings=(finding,)))
     assert r"raises \x1b[31mred\x00 \ud800 <&>" in case(suite, "calls").find("failure").text
+
+
+def test_a_missing_expectation_belongs_to_the_question_of_what_was_expected():
+    report = rg.check(attention, expected={"NO_MAX": "small"}, strict=True)
+    assert report["EXPECTED_NOT_FOUND"].about == "NO_MAX"
+    assert case(suite_of(report), "stability").find("failure").get("message") == "EXPECTED_NOT_FOUND"
+
+
+def test_json_is_ascii():
+    finding = Finding("REFUSES", "fault", "seen", "raises é \ud800", "why", "mend")
+    text = replace(checked(rg.attention), findings=(finding,)).json()
+    assert text.isascii()
+    assert json.loads(text)["findings"][0]["does"] == finding.does
 
 
 def test_every_name_belongs_to_one_question():

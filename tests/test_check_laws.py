@@ -140,6 +140,12 @@ def drops_by_default(q, k, v, dropout=0.1):
     return draws_from_its_own(q, k, v, dropout)
 
 
+def contiguous_only(q, k, v):
+    if not q.flags.c_contiguous:
+        raise TypeError("contiguous arrays only")
+    return textbook(q, k, v)
+
+
 SHOWS = {
     "OUTPUT_ALIASES_INPUT": returns_its_input,
     "STRIDES_IGNORED": raw_buffers,
@@ -155,6 +161,7 @@ SHOWS = {
     "SEED_IGNORED": draws_from_its_own,
     "DROPOUT_ACTIVE_IN_EVAL": drops_by_default,
     "QUADRATIC_MEMORY": textbook,
+    "VIEWS_REFUSED": contiguous_only,
 }
 DECLARED = {"QUADRATIC_MEMORY": {"memory": "linear"}}
 # NumPy's functions have no threads to be set: heavy/test_check_torch.py shows it.

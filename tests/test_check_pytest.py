@@ -96,6 +96,17 @@ def test_a_wrong_option_fails_the_tests_and_not_the_collection(tmp_path):
     assert "mask is 'yes'; check knows keep, drop, additive" in text
 
 
+def test_what_there_was_no_time_for_fails_strictly():
+    def test(question):
+        """Takes the mark."""
+
+    asked = {q.name: q for q in rg.parametrize(rg.attention, strict=True, budget_s=0.0)(test).pytestmark[0].args[1]}
+    with pytest.raises(pytest.fail.Exception, match="not asked: there was no time, or no answer"):
+        asked["scale"]()
+    with pytest.raises(pytest.skip.Exception, match="not asked: it needs mask"):
+        asked["mask"]()
+
+
 def test_the_check_runs_once():
     seen = []
 

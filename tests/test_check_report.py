@@ -164,7 +164,7 @@ def test_a_function_that_refuses_everything():
         (lambda q, k, v: None, "it returns None"),
         (lambda q: q, "positional argument"),
         (lambda q, k, v: sys.exit(3), "SystemExit: 3"),
-        (lambda q, k, v: "text", "could not convert"),
+        (lambda q, k, v: "text", "it returns an array of"),
     ],
 )
 def test_what_is_no_attention_function_is_survived(fn, said):

@@ -28,6 +28,7 @@ def check(capfd, monkeypatch, tmp_path):
     """Run the command in a folder with attention.py; return exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # its threads spin while they wait, in each process
     Path("attention.py").write_text(HALF.format(""))
 
     def run(*arguments):
@@ -60,10 +61,10 @@ def test_no_fault(check):
 
 
 def test_what_ends_the_process_is_a_finding(check):
-    code, out, err = check(f"{HOSTILE}:hangs", "--timeout", "0.5")
+    code, out, err = check(f"{HOSTILE}:leaves", "--timeout", "5", "--supports", "causal")
     assert (code, err) == (1, "")
-    assert "FAULT HANGS" in out
-    assert "a call hangs: no answer in 0.5 s" in out
+    assert "FAULT EXITS" in out
+    assert "a call leaves the program: sys.exit('no causal attention here')" in out
     assert "FAULT SCALE_MISSING" in out
 
 
@@ -89,28 +90,33 @@ def test_options_are_those_of_check(check):
     assert found["guessed"] == [] or all(g["what"] not in ("layout", "mask") for g in found["guessed"])
     assert "causal_sq" not in found["asked"]
     assert "mask_sq" in found["asked"]
-    assert check(RIGHT, "--supports", "causal")[0] == 0  # which it has not: a warning
-    assert check(RIGHT, "--supports", "causal", "--strict")[0] == 1
-    code, out, _ = check(*common, "--budget", "0")
+    assert check(RIGHT, "--supports", "causal", "--strict")[0] == 1  # which it has not: a warning
+
+
+def test_a_check_that_asked_nothing_has_found_nothing(check):
+    code, out, err = check(RIGHT, "--budget", "0", "--json", "--junit", "report.xml")
+    assert code == 2
     assert json.loads(out)["unfinished"]
+    assert not json.loads(out)["ok"]
+    assert err == "regard: nothing was asked before the time was over; give it more with --budget\n"
+    assert int(ElementTree.parse("report.xml").getroot()[0].get("failures")) > 10
+    code, out, err = check("attention.py:attention", "--budget", "0", "--replay", "SCALE_MISSING")
+    assert (code, out) == (2, "")
+    assert "SCALE_MISSING is not found, in a check that did not come to its end: try a longer --budget" in err
 
 
 def test_expected_and_strict(check):
     target = "attention.py:attention"
-    code, out, _ = check(target, "--expected", "SCALE_MISSING=scaled outside", "--expected", "NO_MAX=small scores")
-    assert code == 0
-    assert "EXPECTED SCALE_MISSING" in out
-    assert "scaled outside" in out
     code, out, _ = check(target, "--expected", "SCALE_MISSING=scaled outside", "--expected", "NO_MAX=small", "--strict")
     assert code == 1
+    assert "EXPECTED SCALE_MISSING" in out
+    assert "scaled outside" in out
     assert "EXPECTED_NOT_FOUND" in out
 
 
 def test_the_replay_runs_until_the_function_is_mended(check):
     code, out, err = check("attention.py:attention", "--replay", "SCALE_MISSING", "-o", "replay.py")
     assert (code, out, err) == (1, "", "")
-    script = Path("replay.py").read_text()
-    assert check("attention.py:attention", "--replay", "SCALE_MISSING")[1] == script
 
     def replay():
         done = subprocess.run([sys.executable, "-B", "replay.py"], capture_output=True, text=True, check=False)
@@ -123,7 +129,24 @@ def test_the_replay_runs_until_the_function_is_mended(check):
     code, said = replay()
     assert code == 0
     assert "no sign of SCALE_MISSING: mended" in said
-    assert check("attention.py:attention")[0] == 0
+    said = check("attention.py:attention", "--replay", "scale_missing")
+    assert said == (0, "", "regard: SCALE_MISSING is not found any more\n")
+
+
+def test_a_program_is_the_same_in_every_encoding(check):
+    command = [sys.executable, "-m", "regard.cli", "check", "attention.py:attention", "--replay", "SCALE_MISSING"]
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    script = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=False).stdout
+    assert "SCALE_MISSING: the scores are q · k" in script.decode("utf-8")
+    compile(script, "replay.py", "exec")
+
+
+def test_words_that_are_no_text(check):
+    code, out, _ = check(f"{HOSTILE}:loud", "--json", "--junit", "report.xml")
+    assert code == 1
+    assert out.isascii()  # in every encoding
+    assert 'say """' in json.loads(out)["findings"][0]["does"]
+    assert "EXITS" in ElementTree.parse("report.xml").getroot()[0].find("testcase[@name='calls']/failure").text
 
 
 def test_junit(check):
@@ -144,24 +167,30 @@ def test_list_and_explain(check):
     assert out.startswith("MASK_FILL_SMALL  (fault, mask)\n")
     for part in ("why it matters ", "how to mend it ", "known with -1, "):
         assert part in out
+    assert "known with a plain sum, a plain mean\n" in check("--explain", "DELTA_UNWEIGHTED")[1]
 
 
 MESSAGES = [
     ([], "regard check needs a function: module:function or file.py:function; or --list"),
+    (["attention.py:attention", "--list"], "TARGET and --list ask for different things; leave all but one out"),
+    (["--list", "--explain", "NO_MAX"], "--list and --explain ask for different things"),
+    (["m:f", "--json", "--replay", "NO_MAX"], "--json and --replay both print to stdout; leave one out"),
+    (["m:f", "-o", "x.py"], "-o x.py is the file of a program; name a finding with --replay, or leave -o out"),
+    (["attention.py:attention", "--timeout", "inf"], "--timeout is inf; it is a number of seconds above 0"),
+    (["attention.py:attention", "--expected", "XYZ=x"], "--expected has 'XYZ', which no finding is called"),
     (["attention"], "'attention' names no function; write module:function or file.py:function"),
     (["attention.py:attend"], "attention.py has no 'attend'; did you mean attention?"),
     (["none.py:f"], "there is no file none.py"),
     (["attention.py:attention", "--mask", "yes"], "--mask is 'yes'; check knows keep, drop, additive"),
     (["attention.py:attention", "--empty-row", "yes"], "--empty-row is 'yes'; check knows zero, nan, any"),
-    (["attention.py:attention", "--memory", "yes"], "--memory is 'yes'; check knows linear"),
     (["attention.py:attention", "--layout", "yes"], "--layout is 'yes'; check knows bhsd"),
     (["attention.py:attention", "--supports", "yes"], "--supports has 'yes'; check asks about mask"),
     (
         ["attention.py:attention", "--dtype", "yes"],
-        "--dtype is 'yes'; check knows float32, float64, float16, bfloat16: pass --dtype float32",
+        "--dtype is 'yes'; check knows float32, float64, float16, bfloat16: pass one of them",
     ),
     (["attention.py:attention", "--expected", "NO_MAX"], "--expected is 'NO_MAX'; write a finding and why"),
-    (["attention.py:attention", "--replay", "NO_MAX"], "there is no finding 'NO_MAX'; there are SCALE_MISSING"),
+    (["m:f", "--replay", "NO_MAXX"], "no finding is called 'NO_MAXX'; did you mean NO_MAX"),
     (["attention.py:attention", "--junit", "no/such"], "cannot be written (No such file or directory); name another"),
     (["--explain", "SCALE_MISING"], "no finding is called 'SCALE_MISING'; did you mean SCALE_MISSING"),
     (["--explain", "xyz"], "no finding is called 'xyz'; regard check --list has them all"),
@@ -181,7 +210,16 @@ def test_the_help_says_that_it_runs_the_file(check):
     code, out, _ = check("--help")
     assert code == 0
     assert "This runs the file." in out
-    assert "That is no sandbox" in " ".join(out.replace("│", " ").split())
+    text = " ".join(out.replace("│", " ").split())
+    assert "That is no sandbox" in text
+    assert "Exit codes: 0 no fault was found; 1 one was; 2 nothing was checked, and stderr says why." in text
+
+
+@pytest.mark.parametrize("arguments", [["--seed", "-1"], ["--timeout", "0"], ["--budget", "-1"], ["--budget", "nan"]])
+def test_a_number_that_is_none_is_refused_by_the_name_of_its_option(check, arguments):
+    code, out, err = check("attention.py:attention", *arguments)
+    assert (code, out) == (2, "")
+    assert f"Invalid value for '{arguments[0]}'" in err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")

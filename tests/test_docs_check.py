@@ -120,8 +120,12 @@ def test_a_name_leads_to_its_page():
 def test_every_name_that_findings_are_given_has_a_page():
     given = set()
     for path in Path(rg.__file__).with_name("check").rglob("*.py"):
-        given |= set(re.findall(r'(?:Finding|name=|return)\(?\s*"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)",', path.read_text()))
-    assert {"REFUSES", "EXPECTED_NOT_FOUND", "WEIGHTS_DO_NOT_SUM_TO_ONE"} <= given
+        given |= set(
+            re.findall(
+                r'(?:Finding\(|VERDICTS\[|Verdict\(|name=|return)\s*"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)"', path.read_text()
+            )
+        )
+    assert {"REFUSES", "EXPECTED_NOT_FOUND", "WEIGHTS_DO_NOT_SUM_TO_ONE", "GRAD_UNKNOWN"} <= given
     assert given <= set(ENTRIES)
 
 

@@ -34,7 +34,7 @@ CHECK = [
     ["instruments"],
     ["gradients"],
     ["report"],
-    ["_run"],
+    ["_run", "_options"],
     ["check"],  # the function, in __init__
     ["apart", "_pytest"],
 ]

@@ -163,6 +163,26 @@ def test_messages():
     refused(rg.DTypeError, "bias", "bool", args=(np.ones((2, 4, 3, 4)), q, k, v), bias=True, **call)
 
 
+@pytest.mark.parametrize(
+    ("option", "error", "way_out"),
+    [
+        ({"dropout": 0.1}, rg.UnsupportedError, "dropout= is not supported by this version of regard; leave it out"),
+        ({"attn_mask": None}, TypeError, "attn_mask= is another library's argument; here write mask="),
+        ({"is_causal": True}, TypeError, "is_causal= is another library's argument; here write mask=rg.Causal()"),
+        ({"masks": 1}, TypeError, "there is no argument 'masks'; did you mean mask=?"),
+    ],
+)
+def test_options_that_are_not_there_are_refused_as_by_its_siblings(option, error, way_out):
+    operands = [np.ones((3, 4))] * 3
+    said = []
+    for fn, arrays in ((backward, [operands[0], *operands]), (rg.reference.attention, operands)):
+        with pytest.raises(error) as caught:
+            fn(*arrays, **option)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    assert way_out in said[0]
+
+
 def spoilers():
     """Faults, as people make them, in right gradients."""
     root = 6**0.5

@@ -30,6 +30,7 @@ TOOLS = ("pytest>=8", "hypothesis>=6")
 EXTRAS = ("cli", "models")
 # Every tests/test_*.py is run as installed but these.
 APART = {
+    "benchmarks": "needs the extra bench; times nothing, but reads the tree",
     "bert": "needs the model, 90 MB",
     "concurrency": "needs threadpoolctl; threads are the native module's, whatever NumPy there is",
     "contributing": "reads src",

@@ -31,6 +31,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 import check_power  # noqa: E402
 import check_seeds  # noqa: E402
 import regard as rg  # noqa: E402
+from regard.check.answers._tolerance import FAIL  # noqa: E402
 from regard.check.faults import CATALOGUE  # noqa: E402
 
 KEPT = ROOT / "tests" / "data" / "soak" / "check"
@@ -94,6 +95,19 @@ def about():
     }
 
 
+def weaknesses(told):
+    """What the counts must not show."""
+    doubles = told.get("double_faults") or {}
+    said = [f"no probe shows {', '.join(told['not_shown'])}"] if told["not_shown"] else []
+    if told["nearest"] and told["nearest"]["apart"] < 1e-2:
+        said.append(f"two faults are nearly one: {told['nearest']}")
+    if told["nearest_roundings_in_bounds"] <= FAIL:
+        said.append(f"two roundings are {told['nearest_roundings_in_bounds']} bounds apart")
+    if doubles.get("cancelled"):
+        said.append(f"{doubles['cancelled']} pairs of faults cancel")
+    return said
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
@@ -117,8 +131,11 @@ def main():
     failed = [alarm for row in rows for alarm in row["alarms"]]
     for alarm in failed:
         console.print(f"[red]alarm[/red]: {alarm['function']} at seed {alarm['seed']}: {', '.join(alarm['names'])}")
+    weak = weaknesses(told)
+    for said in weak:
+        console.print(f"[red]{said}[/red]")
     console.print(f"{len(failed)} false alarms; nearest two faults {told['nearest']}; kept in {path}")
-    return 1 if failed or (told["nearest"] and told["nearest"]["apart"] < 1e-2) else 0
+    return 1 if failed or weak else 0
 
 
 if __name__ == "__main__":

@@ -119,6 +119,8 @@ def attention_backward(
     scale: Any = None,
     softcap: Any = None,
     sinks: Any = None,
+    dropout: Any = None,
+    **unknown: Any,
 ) -> Gradients:
     r"""Gradients of attention in float64, materialised: for tests and for reading.
 
@@ -136,7 +138,7 @@ def attention_backward(
     ----------
     grad_out : array, shape ``(..., Hq, Sq, Dv)``
         Gradient of the output, of any float dtype.
-    query, key, value, mask, bias, q_offset, scale, softcap, sinks
+    query, key, value, mask, bias, q_offset, scale, softcap, sinks, dropout
         As `attention` takes them.
 
     Returns
@@ -162,7 +164,7 @@ def attention_backward(
            [ 0.061921,  0.      ,  0.061921,  0.      ]])
     """
     given = Operands.of(query, key, value, bias, sinks)
-    options = {"mask": mask, "q_offset": q_offset, "scale": scale, "softcap": softcap}
+    options = {"mask": mask, "q_offset": q_offset, "scale": scale, "softcap": softcap, "dropout": dropout, **unknown}
     problem, Q, K, V, biases, sink = _prepare(given, options, np.dtype(np.float64))
     g = problem.geometry
     dO = _gradient_of_output(problem, query, grad_out)

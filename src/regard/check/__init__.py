@@ -65,8 +65,9 @@ def check(
     Parameters
     ----------
     fn : callable
-        ``fn(query, key, value)`` on NumPy arrays, with options as far as it has parameters for them: mask, causal,
-        scale, bias, softcap, window, dropout, under their usual names. Or a layer ``fn(x, wq, wk, wv, wo, heads)``.
+        ``fn(query, key, value)`` on arrays of NumPy, torch or JAX, with options as far as it has parameters for them:
+        mask, causal, scale, bias, alibi (slopes), softcap, window, dropout, under their usual names. Or a layer
+        ``fn(x, wq, wk, wv, wo, heads)``, or a torch module with projections; mask and causal are asked about there.
     layout : str, optional
         ``"bhsd"``, ``"bshd"``, ``"hsd"``, ``"shd"`` or ``"sd"`` (batch, head, position, feature). Default: guessed.
     mask : str, optional
@@ -79,7 +80,8 @@ def check(
     empty_row : str, optional
         What is right for a row that may attend nowhere: ``"zero"`` (default), ``"nan"`` or ``"any"``.
     supports : iterable of str, optional
-        The options to ask about, of those named above and ``"gqa"``. Default: those that have a parameter and answer.
+        The options to ask about, of those named above, ``"gqa"`` and ``"gradients"``. Default: those that have a
+        parameter and answer, and the gradients of torch's and JAX's functions.
         ``{"causal"}`` for a function without such a parameter says that it is always causal, ``{"alibi"}`` that it
         always adds the linear biases of the ALiBi paper.
     expected : mapping of str to str, optional
@@ -91,7 +93,7 @@ def check(
     vjp : callable, optional
         The function's way back, ``vjp(grad_out, query, key, value, **options)``, called with what the function itself
         is called with. It returns the gradients of the operands in the same order, that of a bias after them, or a
-        mapping by name. Default: the attribute ``fn.vjp``, if there is one; gradients of torch's and JAX's functions
+        mapping by name; of a layer those of x and its matrices. Default: the attribute ``fn.vjp``, if there is one; gradients of torch's and JAX's functions
         are their library's. They are asked for where the output is right: a wrong output has other gradients.
     memory : str, optional
         ``"linear"``: memory may not grow with queries times keys. Default: what NumPy takes is told, and is no fault.
@@ -112,7 +114,11 @@ def check(
     Raises
     ------
     ValueError
-        For a layout, rule, option or dtype that is not one of those above.
+        For a layout, rule, option, dtype or name that is not one of those above.
+    TypeError
+        For what is no function.
+    UnsupportedError
+        For a torch module whose matrices are not found, or whose number of heads.
 
     Examples
     --------
@@ -127,18 +133,20 @@ def check(
     >>> rg.check(rg.attention).names
     ()
     """
+    from . import _options
     from ._run import run
-    from .answers._case import numpy_dtype
     from .answers._probes import Setting
     from .candidate._guess import Declared
 
-    _refuse_unknown(mask=mask, causal=causal, window=window, empty_row=empty_row, memory=memory)
-    numpy_dtype(dtype)
-    supports = None if supports is None else frozenset(supports)
-    _refuse_unknown_options(supports)
-    declared = Declared(layout, mask, causal, window, supports, library, memory, vjp)
-    setting = Setting(seed, dtype, False, causal == "top-left", empty_row)
-    return run(fn, declared, setting, expected or {}, strict, budget_s, progress)
+    fn = _options.as_function(fn)
+    words = {"mask": mask, "causal": causal, "window": window, "memory": memory}
+    mask, causal, window, memory = (_options.as_word(name, value) for name, value in words.items())
+    empty_row = _options.as_word("empty_row", empty_row, optional=False)
+    dtype = _options.as_word("dtype", dtype, optional=False)
+    declared = Declared(layout, mask, causal, window, _options.as_supports(supports), library, memory, vjp)
+    setting = Setting(_options.as_seed(seed), dtype, False, causal == "top-left", empty_row)
+    reasons, budget = _options.as_expected(expected), _options.as_budget(budget_s)
+    return run(fn, declared, setting, reasons, bool(strict), budget, progress)
 
 
 def parametrize(fn: Callable[..., Any], **options: Any) -> Any:
@@ -146,7 +154,7 @@ def parametrize(fn: Callable[..., Any], **options: Any) -> Any:
 
     The test calls its argument ``question``, and fails with the text of the findings. The check runs once, when the
     first of the tests does. What a function has no option for is skipped; a finding that is declared with ``expected``
-    is an expected failure, and with ``strict`` its absence fails, in the test ``results``.
+    is an expected failure, and with ``strict`` its absence fails, in the test of the question that it belongs to.
 
     Parameters
     ----------
@@ -175,23 +183,3 @@ def parametrize(fn: Callable[..., Any], **options: Any) -> Any:
     from ._pytest import parametrize
 
     return parametrize(fn, **options)
-
-
-def _refuse_unknown(**given: str | None) -> None:
-    known = {
-        "mask": ("keep", "drop", "additive"),
-        "causal": ("bottom-right", "top-left"),
-        "window": ("total", "left-inclusive"),
-        "empty_row": ("zero", "nan", "any"),
-        "memory": ("linear",),
-    }
-    for name, value in given.items():
-        if value is not None and value not in known[name]:
-            raise ValueError(f"{name} is {value!r}; check knows {', '.join(known[name])}: declare one, or leave it out")
-
-
-def _refuse_unknown_options(supports: frozenset[str] | None) -> None:
-    known = ("mask", "causal", "scale", "bias", "alibi", "softcap", "window", "dropout", "gqa")
-    for option in sorted(supports or ()):
-        if option not in known:
-            raise ValueError(f"supports has {option!r}; check asks about {', '.join(known)}: take it out")

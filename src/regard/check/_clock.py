@@ -40,8 +40,3 @@ class Clock:
         if self._listener:
             self._listener(question, min(len(self.asked) / max(self.questions, 1), 1.0))
         return True
-
-    def another(self, seconds: float) -> Callable[[], bool]:
-        """Whether so much more time is not yet spent: a long search leaves the rest of it to others."""
-        end = self.spent + seconds
-        return lambda: self() and self.spent < end

@@ -49,6 +49,8 @@ class Asked:
         failing = [str(finding) for finding in answer.findings if report.fails(finding)]
         if failing:
             pytest.fail("\n\n".join(failing), pytrace=False)
+        if answer.missed:
+            pytest.fail(answer.why_not, pytrace=False)
         if not answer.asked:
             pytest.skip(answer.why_not)
         if reasons := [f"{finding.name}: {finding.expected}" for finding in answer.findings if finding.expected]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ._clock import Clock, Listener
 from .answers._case import Case
+from .answers._fault import Steps
 from .answers._oracle import paper_slopes
 from .answers._probes import Setting
 from .answers._tolerance import Outcome, Refused
@@ -16,7 +17,8 @@ from .candidate._guess import Declared, Known
 from .candidate._understand import understand
 from .faults import BY_NAME
 from .findings._demonstrate import demonstration
-from .findings._finding import NO_SIGN, Finding
+from .findings._finding import Finding
+from .findings._verdicts import VERDICTS
 from .habits import HABITS, Behaviour, Habit, seen_habits, wrong_size
 from .instruments._diagnose import Shown, measured_scale, of_size
 from .instruments._dictionary import Models, models
@@ -40,7 +42,7 @@ def run(
 ) -> Report:
     """Put a function through all instruments."""
     in_time = Clock(budget_s, listener)
-    going = Run(understand(fn, declared, setting.dtype), declared, setting, in_time)
+    going = Run(understand(fn, declared, setting.dtype), declared, setting, in_time, frozenset(expected))
     findings = tuple(_judged(going.findings(), dict(expected), strict))
     lines = going.lines()
     return Report(
@@ -50,15 +52,18 @@ def run(
     )  # fmt: skip
 
 
-# Seconds for pairs of faults, of which there are thousands.
-_SEARCH_S = 5.0
-
-
 class Run:
     """One function on its way through the instruments."""
 
-    def __init__(self, known: Known, declared: Declared, setting: Setting, in_time: Clock) -> None:
-        self.known, self.declared, self.in_time = known, declared, in_time
+    def __init__(
+        self,
+        known: Known,
+        declared: Declared,
+        setting: Setting,
+        in_time: Clock,
+        expected: frozenset[str] = frozenset(),
+    ) -> None:
+        self.known, self.declared, self.in_time, self.expected = known, declared, in_time, expected
         in_time.stretch(self.candidate.arrays.patience)
         attention = "attention" in known.supports
         self.setting = replace(
@@ -76,6 +81,7 @@ class Run:
         in_time.questions = 1 + sum(need <= known.supports for need in needs)
         self.answers = self._answers()
         self.measured: Measured | None = None
+        self.explained_by: tuple[Steps, ...] = ()
 
     @property
     def candidate(self) -> Candidate:
@@ -106,8 +112,8 @@ class Run:
     def findings(self) -> list[Finding]:
         """All that is found, gravest first."""
         if not self.known.supports:
-            return [_refusal(what, refused, "fault") for what, refused in self.known.refusals]
-        found = [_refusal(what, refused, "warning") for what, refused in self.known.refusals]
+            return self._refusals("fault")
+        found = self._refusals("warning")
         laws: list[tuple[Law, str]] = []
         if "attention" in self.known.supports and not self.candidate.words.always_alibi:
             self.measured = measure(self.candidate, self.known.supports)
@@ -116,31 +122,42 @@ class Run:
         found += named + refused
         if not any(f.level == "fault" for f in named):
             found += [_of_law(law, seen, self.candidate) for law, seen in laws]
+        if not self._news(named):
             found += self._at_sizes(laws)
             found += lse_findings(self.candidate, self.models.cases)
         if self.candidate.words.element is not None:
             found.append(_returns_tuple(self.candidate))
         seen = seen_habits(self._behaviour(), self.in_time.asks)
         habits = [_of_habit(habit, evidence, self.candidate) for habit, evidence in seen]
-        return sorted(_only_new([*found, *self._gradients()], habits), key=lambda f: f.level != "fault")
+        implied = _implied([*named, *habits], self._news(named))
+        new = [f for f in (*found, *self._gradients(), *habits) if f.name not in implied]
+        return sorted(new, key=lambda f: f.level != "fault")
+
+    def _news(self, named: list[Finding]) -> bool:
+        """Whether a fault was named that nobody expected."""
+        return any(f.level == "fault" and f.name in BY_NAME and f.name not in self.expected for f in named)
+
+    def _refusals(self, level: str) -> list[Finding]:
+        return [_refusal(what, refused, level) for what, refused in self.known.refusals if not refused.died]
 
     def _gradients(self) -> list[Finding]:
         """Ask for the gradients of a function that has some."""
-        from .gradients import backward_of, gradient_findings, layer_findings
+        from .gradients import backward_of, gradient_findings
 
         backward = backward_of(self.candidate, self.declared.vjp)
-        if backward is None or not self.in_time.asks("gradients"):
+        wanted = self.declared.supports is None or "gradients" in self.declared.supports or self.declared.vjp
+        if backward is None or not wanted or not self.in_time.asks("gradients"):
             return []
-        if "layer" in self.known.supports:
-            return layer_findings(self.candidate, self.known.supports, self.setting, self.in_time)
         return gradient_findings(backward, self.candidate, self.known.supports, self.setting, self.in_time)
 
     def _named(self, laws: list[tuple[Law, str]]) -> tuple[list[Finding], list[Finding]]:
         """Search the dictionary. Refusals that no fault explains are findings of their own."""
         self.in_time.asks(SEARCH)
         extra = measured_scale(self.measured) if self.measured else ()
-        explanation = Explanation(self.models, self.answers, extra, self.in_time.another, _SEARCH_S)
-        return explanation.findings(self._shown(laws), self._may_round())
+        explanation = Explanation(self.models, self.answers, extra, self.in_time)
+        found = explanation.findings(self._shown(laws), self._may_round())
+        self.explained_by = explanation.steps
+        return found
 
     def _may_round(self) -> bool:
         """Whether the sites of roundings can be asked: one query that sees all keys."""
@@ -151,7 +168,7 @@ class Run:
     def _at_sizes(self, laws: list[tuple[Law, str]]) -> list[Finding]:
         if "attention" not in self.known.supports or not self.in_time():
             return []
-        case = wrong_size(self._behaviour())
+        case = wrong_size(self._behaviour(), self.explained_by)
         return [] if case is None else [of_size(case, self._shown(laws))]
 
     def _shown(self, laws: list[tuple[Law, str]]) -> Shown:
@@ -162,8 +179,9 @@ class Run:
         return replace(base, case=replace(base.case, from_start=self.setting.from_start))
 
     def _behaviour(self) -> Behaviour:
-        name = "mha" if "layer" in self.known.supports else "square"
-        case = self.models.cases[name]
+        names = ("mha",) if "layer" in self.known.supports else ("square", "base")
+        answered = [n for n in names if not isinstance(self.answers.get(n), Refused)]
+        case = self.models.cases[(answered or names)[0]]
         if self.candidate.words.always_causal:
             case = replace(case, causal=True)
         if self.candidate.words.always_alibi:
@@ -178,21 +196,20 @@ def _judged(findings: list[Finding], expected: dict[str, str], strict: bool) -> 
     names = {finding.name for finding in findings}
     if strict:
         said += [
-            Finding(
-                "EXPECTED_NOT_FOUND", "fault", f"{name} was expected: {reason}", f"{NO_SIGN}{name}",
-                "A reason that no longer holds hides the next fault of that name.", f"take {name} out of expected",
+            replace(
+                VERDICTS["EXPECTED_NOT_FOUND"].finding(
+                    f"{name} was expected: {reason}", does=f"there is no sign of {name}"
+                ),
+                about=name,
             )
-            for name, reason in expected.items() if name not in names
-        ]  # fmt: skip
+            for name, reason in expected.items()
+            if name not in names
+        ]
     return said
 
 
 def _refusal(what: str, refused: Refused, level: str) -> Finding:
-    return Finding(
-        "REFUSES", level, f"{what} is refused", f"{what} raises {refused.message}",
-        "Nothing can be said about what is not answered.",
-        "declare how it is called (layout=, mask=), or leave it out of supports=",
-    )  # fmt: skip
+    return VERDICTS["REFUSES"].finding(f"{what} is refused", does=f"{what} raises {refused.message}", level=level)
 
 
 def _of_law(law: Law, seen: str, candidate: Candidate) -> Finding:
@@ -217,19 +234,18 @@ def _returns_tuple(candidate: Candidate) -> Finding:
     return Finding(fault.name, "warning", "seen", fault.does, fault.why, fault.mend, (seen,))
 
 
-# What a finding implies, so that it is no news beside it. A wrong function is wrong at one key and at some sizes too.
+# What a finding implies, so that it is no news beside it.
+_AT_ALL = {"UNKNOWN", "NOT_SOFTMAX", "WEIGHTS_DO_NOT_SUM_TO_ONE", "IMPRECISE", *(f"LAW_{law.name}" for law in LAWS)}
 _FOLLOWS = {
-    "fault": {"ONE_KEY_WRONG", "STALE_CACHE"},
-    "NONDETERMINISTIC": {f"LAW_{law.name}" for law in LAWS},
-    "DROPOUT_ACTIVE_IN_EVAL": {"NONDETERMINISTIC", "UNKNOWN", "NOT_SOFTMAX", "WEIGHTS_DO_NOT_SUM_TO_ONE", "IMPRECISE"}
-    | {"STRIDES_IGNORED", "THREAD_DEPENDENT"}
-    | {f"LAW_{law.name}" for law in LAWS},
+    "NONDETERMINISTIC": {f"LAW_{law.name}" for law in LAWS} | {"STRIDES_IGNORED", "THREAD_DEPENDENT", "DTYPE_DOWNCAST"},
+    "DROPOUT_ACTIVE_IN_EVAL": _AT_ALL | {"NONDETERMINISTIC", "STRIDES_IGNORED", "THREAD_DEPENDENT"},
+    "STALE_CACHE": _AT_ALL,
     "INPUT_MUTATED": {"READ_ONLY_REFUSED", "GRAD_REFUSES"},
     "MASK_MUTATED": {"READ_ONLY_REFUSED"},
 }
 
 
-def _only_new(found: list[Finding], habits: list[Finding]) -> list[Finding]:
-    known = {f.name for f in habits} | ({"fault"} if any(f.level == "fault" for f in found) else set())
-    implied = set().union(*(_FOLLOWS.get(name, set()) for name in known))
-    return [finding for finding in (*found, *habits) if finding.name not in implied]
+def _implied(found: list[Finding], wrong: bool) -> set[str]:
+    """Names that are no news; a function with a known fault is wrong with one key, and from call to call, as well."""
+    hidden = {"ONE_KEY_WRONG", "STALE_CACHE"} if wrong else set()
+    return hidden.union(*(_FOLLOWS.get(f.name, set()) for f in found if f.name not in hidden))

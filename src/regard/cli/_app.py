@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from regard._errors import RegardError
-
+from . import _check_options as options
 from ._info import show_info
 from ._plan import PlanRequest, show_plan
 from ._view import DEFAULT_TEXT, DEFAULT_TO, View, show_view
@@ -202,70 +201,22 @@ def plan(
 
 @app.command()
 def check(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TARGET",
-            help="module:function, looked for in the current folder first, or file.py:function. The module or file is "
-            "run, as Python runs what it imports.",
-            show_default=False,
-        ),
-    ] = None,
-    layout: Annotated[
-        str | None, typer.Option(help="Axes: bhsd, bshd, hsd, shd, sd (batch, head, position, feature).")
-    ] = None,
-    mask: Annotated[str | None, typer.Option(help="What a mask means: keep, drop or additive.")] = None,
-    causal: Annotated[
-        str | None, typer.Option(help="Which rule is right for more keys than queries: bottom-right or top-left.")
-    ] = None,
-    window: Annotated[str | None, typer.Option(help="How a window counts: total or left-inclusive.")] = None,
-    empty_row: Annotated[
-        str | None, typer.Option(help="What is right for a row that may attend nowhere: zero, nan or any.")
-    ] = None,
-    supports: Annotated[
-        str | None,
-        typer.Option(help="Options to ask about, such as mask,causal,gqa. Default: those that have a parameter."),
-    ] = None,
-    expected: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=REASON", help="A finding that is known, and why: it does not fail. Repeatable."),
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Let warnings fail too, and an expected finding that is not there.")
-    ] = False,
-    library: Annotated[str | None, typer.Option(help="Whose arrays are passed: numpy, torch or jax.")] = None,
-    memory: Annotated[
-        str | None, typer.Option(help="linear: memory may not grow with queries times keys. Default: it is only told.")
-    ] = None,
-    dtype: Annotated[str | None, typer.Option(help="Of the arrays: float32, float64, float16 or bfloat16.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the random numbers in the probes.")] = 0,
-    budget: Annotated[float, typer.Option(min=0, help="Seconds after which no further question is begun.")] = 60.0,
-    timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds for one call; importing may take six times as long.")
-    ] = 10.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-    junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write JUnit XML too, one test case per question.")
-    ] = None,
-    replay: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Print only the program that shows this finding: it needs only NumPy."),
-    ] = None,
-    output: Annotated[str, typer.Option("--output", "-o", help="File of the program; - is stdout.")] = "-",
-    printed: Annotated[
-        bool, typer.Option("--printed", help="Show the last lines that the function printed, not only how many.")
-    ] = False,
-    list_names: Annotated[bool, typer.Option("--list", help="List everything that may be found, and end.")] = False,
-    explain: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Say what a finding is and how to mend it, and end.")
-    ] = None,
-) -> None:
+    target: options.Target = None,
+    layout: options.Layout = None, mask: options.Mask = None, causal: options.Causal = None,
+    window: options.Window = None, empty_row: options.EmptyRow = None, supports: options.Supports = None,
+    expected: options.Expected = None, strict: options.Strict = False, library: options.Library = None,
+    memory: options.Memory = None, dtype: options.DType = None, seed: options.Seed = 0,
+    budget: options.Budget = 60.0, timeout: options.Timeout = 10.0, as_json: options.AsJson = False,
+    junit: options.Junit = None, replay: options.Replay = None, output: options.Output = "-",
+    printed: options.Printed = False, list_names: options.ListNames = False, explain: options.Explain = None,
+) -> None:  # fmt: skip
     """Say which of the known faults an attention function has. This runs the file.
 
     The function is imported and called in a process of its own, so that it
     may crash, hang, exit or print. That is no sandbox: check what you trust.
 
-    Exit code 1 if a fault was found. For example:
+    Exit codes: 0 no fault was found; 1 one was; 2 nothing was checked, and
+    stderr says why. For example:
 
     regard check attention.py:attention
 
@@ -273,24 +224,17 @@ def check(
 
     regard check attention.py:attention --replay SCALE_MISSING -o replay.py
     """
-    from ._catalogue import show_explanation, show_list  # loads the catalogue, which other commands do without
-    from ._check import CheckRequest, show_check
+    from ._check import CheckRequest, answer  # loads the catalogue, which other commands do without
 
-    if list_names:
-        show_list()
-        return
-    if explain is not None:
-        show_explanation(explain)
-        return
-    if target is None:
-        raise RegardError("regard check needs a function: module:function or file.py:function; or --list")
     declared = {
         "layout": layout, "mask": mask, "causal": causal, "window": window, "empty_row": empty_row,
         "supports": None if supports is None else [name.strip() for name in supports.split(",") if name.strip()],
         "strict": strict, "library": library, "memory": memory, "dtype": dtype, "seed": seed, "budget_s": budget,
     }  # fmt: skip
-    asked = CheckRequest(target, declared, tuple(expected or ()), timeout, as_json, junit, replay, output, printed)
-    raise typer.Exit(0 if show_check(asked) else 1)
+    asked = CheckRequest(
+        target, declared, tuple(expected or ()), timeout, as_json, junit, replay, output, printed, list_names, explain
+    )
+    raise typer.Exit(answer(asked))
 
 
 @app.command()

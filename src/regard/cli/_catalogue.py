@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from regard._errors import RegardError
-from regard.check.faults import BY_NAME
-from regard.check.report._names import by_name, entries
+from regard.check.faults import CATALOGUE
+from regard.check.gradients import CATALOGUE as GRADIENTS
+from regard.check.report._names import Entry, by_name, entries
 
 from ._console import text_console
 
@@ -30,19 +31,30 @@ def show_list() -> None:
     text_console().print(table)
 
 
-def show_explanation(name: str) -> None:
-    """Print what a name stands for, why it matters and how to mend it."""
+def entry_of(name: str) -> Entry:
+    """Find what a name stands for, in capitals or not.
+
+    Raises
+    ------
+    RegardError
+        There is no such finding.
+    """
     known = by_name()
     if name.upper() not in known:
         close = difflib.get_close_matches(name.upper(), known, 3, 0.6)
         hint = f"did you mean {' or '.join(close)}?" if close else "regard check --list has them all"
         raise RegardError(f"no finding is called {name!r}; {hint}")
-    entry = known[name.upper()]
+    return known[name.upper()]
+
+
+def show_explanation(name: str) -> None:
+    """Print what a name stands for, why it matters and how to mend it."""
+    entry = entry_of(name)
     lines = [f"{entry.name}  ({entry.level}, {entry.group})", entry.does, ""]
     lines += [f"why it matters   {entry.why}", f"how to mend it   {entry.mend}"]
     if entry.also:
         lines.append(f"the same function as {', '.join(entry.also)}")
-    fault = BY_NAME.get(entry.name)
-    if fault and len(fault.variants) > 1:
-        lines.append(f"known with {', '.join(fault.variants)}")
+    variants = {fault.name: tuple(filter(None, fault.variants)) for fault in (*CATALOGUE, *GRADIENTS)}
+    if variants.get(entry.name):
+        lines.append(f"known with {', '.join(filter(None, variants[entry.name]))}")
     text_console().print(Text("\n".join(lines)))

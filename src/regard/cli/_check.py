@@ -21,12 +21,18 @@ from rich.text import Text
 from regard._errors import RegardError
 from regard.check import Apart, Finding, Report, check_apart
 
+from ._catalogue import entry_of, show_explanation, show_list
 from ._console import text_console
 from ._printable import printable
 
 STREAM = "-"
+# Exit code where nothing was checked.
+NOTHING = 2
 _ADVICE = ("why it matters", "how to mend it")
-_OPTIONS = ("layout", "mask", "causal", "window", "empty_row", "supports", "library", "memory", "dtype")
+_OPTIONS = (
+    "layout", "mask", "causal", "window", "empty_row", "supports", "expected", "library", "memory", "dtype", "seed",
+    "budget_s", "timeout_s",
+)  # fmt: skip
 _SUBJECT = re.compile(rf"^({'|'.join(_OPTIONS)})(?= (?:is|has) )")
 _PASSED = re.compile(rf"\b({'|'.join(_OPTIONS)})=['\"]?([\w-]+)['\"]?")
 
@@ -35,7 +41,7 @@ _PASSED = re.compile(rf"\b({'|'.join(_OPTIONS)})=['\"]?([\w-]+)['\"]?")
 class CheckRequest:
     """What was asked on the command line; ``declared`` are options of `regard.check`, where they were given."""
 
-    target: str
+    target: str | None
     declared: dict[str, Any]
     expected: tuple[str, ...]
     timeout: float
@@ -44,27 +50,58 @@ class CheckRequest:
     replay: str | None
     output: str
     printed: bool
+    list_names: bool
+    explain: str | None
 
 
-def show_check(asked: CheckRequest) -> bool:
-    """Print the report; False if a fault was found."""
+def answer(asked: CheckRequest) -> int:
+    """Print what is asked for; return the exit code."""
+    _refuse_together(asked)
+    if asked.list_names:
+        show_list()
+    elif asked.explain is not None:
+        show_explanation(asked.explain)
+    elif asked.target is None:
+        raise RegardError("regard check needs a function: module:function or file.py:function; or --list")
+    else:
+        return _show_check(asked.target, asked)
+    return 0
+
+
+def _refuse_together(asked: CheckRequest) -> None:
+    """Refuse options of which one would be without effect."""
+    given = {"TARGET": asked.target is not None, "--list": asked.list_names, "--explain": asked.explain is not None}
+    several = [name for name, is_given in given.items() if is_given]
+    if len(several) > 1:
+        raise RegardError(f"{' and '.join(several)} ask for different things; leave all but one out")
+    if asked.as_json and asked.replay is not None:
+        raise RegardError("--json and --replay both print to stdout; leave one out")
+    if asked.output != STREAM and asked.replay is None:
+        raise RegardError(f"-o {asked.output} is the file of a program; name a finding with --replay, or leave -o out")
+
+
+def _show_check(target: str, asked: CheckRequest) -> int:
+    """Print the report, or the program that was asked for; return the exit code."""
+    replay = None if asked.replay is None else entry_of(asked.replay).name
     options = {name: value for name, value in asked.declared.items() if value is not None}
     options["expected"] = dict(map(_reason, asked.expected))
     try:
-        with _bar(asked.target) as progress:
-            apart = check_apart(asked.target, timeout_s=asked.timeout, progress=progress, **options)
-    except RegardError as error:
+        with _bar(target) as progress:
+            apart = check_apart(target, timeout_s=asked.timeout, progress=progress, **options)
+    except (ValueError, TypeError) as error:
         raise RegardError(_in_shell(str(error))) from None
     report = apart.report
     if asked.junit is not None:
         _write(asked.junit, report.junit(), "--junit")
-    if asked.replay is not None:
-        _replay(report, asked)
-    elif asked.as_json:
+    if replay is not None:
+        return _replay(report, replay, asked.output)
+    if asked.as_json:
         sys.stdout.write(_json(apart))
     else:
-        _print(text_console(), apart, asked)
-    return report.ok
+        _print(text_console(), apart, target, asked.printed)
+    if report.exit_code == NOTHING:
+        raise RegardError("nothing was asked before the time was over; give it more with --budget")
+    return report.exit_code
 
 
 def _reason(text: str) -> tuple[str, str]:
@@ -78,7 +115,7 @@ def _in_shell(message: str) -> str:
     """Put options in place of Python's arguments, in a message of the library's."""
 
     def option(name: str) -> str:
-        return f"--{name.replace('_', '-')}"
+        return f"--{name.removesuffix('_s').replace('_', '-')}"
 
     message = _SUBJECT.sub(lambda found: option(found[1]), message)
     return _PASSED.sub(lambda found: f"{option(found[1])} {found[2]}", message)
@@ -96,31 +133,40 @@ def _bar(target: str) -> Iterator[Callable[[str, float], None]]:
 
 def _json(apart: Apart) -> str:
     printed = {"lines": apart.printed.lines, "tail": apart.printed.tail}
-    return json.dumps({**json.loads(apart.report.json()), "printed": printed}, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps({**json.loads(apart.report.json()), "printed": printed}, indent=2) + "\n"
 
 
 def _write(path: Path, text: str, option: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(_utf8(text))
     except OSError as error:
         raise RegardError(f"{path} cannot be written ({error.strerror}); name another file with {option}") from None
 
 
-def _replay(report: Report, asked: CheckRequest) -> None:
-    """Print the program that shows a finding, or write it to a file."""
-    if asked.replay not in report.names:
-        there = ", ".join(report.names) or "none"
-        raise RegardError(f"there is no finding {asked.replay!r}; there are {there}: name one with --replay")
-    script = report[asked.replay].script
+def _utf8(text: str) -> bytes:
+    """Encode as Python and XML are read where nothing else is said."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _replay(report: Report, name: str, output: str) -> int:
+    """Print the program that shows a finding, or write it to a file; 0 if there is no such finding any more."""
+    if name not in report.names:
+        if report.unfinished:
+            raise RegardError(f"{name} is not found, in a check that did not come to its end: try a longer --budget")
+        print(f"regard: {name} is not found any more", file=sys.stderr)
+        return 0
+    script = report[name].script
     if not script:
-        raise RegardError(f"{asked.replay} has no script: it takes several calls to see it; leave --replay out")
-    if asked.output == STREAM:
-        sys.stdout.write(script)
+        raise RegardError(f"{name} has no script: it takes several calls to see it; leave --replay out")
+    if output == STREAM:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(_utf8(script))  # a program, whatever the terminal's encoding is
     else:
-        _write(Path(asked.output), script, "-o")
+        _write(Path(output), script, "-o")
+    return report.exit_code
 
 
-def _print(console: Console, apart: Apart, asked: CheckRequest) -> None:
+def _print(console: Console, apart: Apart, target: str, printed: bool) -> None:
     report = apart.report
     head, *facts = map(printable, str(report).split("\n\n", 1)[0].splitlines())
     console.print(Text(head))
@@ -128,11 +174,11 @@ def _print(console: Console, apart: Apart, asked: CheckRequest) -> None:
     if report.findings:
         console.print(_table(report))
     for finding in report.findings:
-        console.print(_panel(finding, asked.target))
+        console.print(_panel(finding, target))
     for name, picture in report.pictures if report.findings else ():
         console.print(Text(f"{name}, first head\n{picture}\n"))
     if apart.printed.lines:
-        _print_tail(console, apart, asked.printed)
+        _print_tail(console, apart, printed)
 
 
 def _table(report: Report) -> Table:

@@ -19,20 +19,26 @@ from ._oracle import RIGHT, Oracle
 
 @dataclass(frozen=True)
 class Refused:
-    """A call that raised: the exception's type and first line, and whether it says that it is not supported."""
+    """A call that raised: the exception's type and first line, and whether it says that it is not supported.
+
+    ``died`` says that it is not made, because a process has died of it: a finding of its own.
+    """
 
     message: str
     honest: bool = False
+    died: bool = False
 
 
 Outcome: TypeAlias = Array | Refused
 
 # Errors above this many bounds fail: the constants are for errors of random sign.
 FAIL = 4
+# What may be off where every score is exact, if it is not computed as we do; four times as much is 1e-2.
+_REORDERED = 2.5e-3
 # A wrong answer is recognised within this, relative to its largest element.
 ALIKE = {"float64": 1e-9, "float32": 2e-5, "float16": 1e-2, "bfloat16": 4e-2}
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-# The nearest two faults are 0.087 apart; where scores have few digits left, wrong answers are recognised within this.
+# The nearest two faults are 0.07 apart; where scores have few digits left, wrong answers are recognised within this.
 _INEXACT = 0.02
 # Statistics of 1440 rows of dropout: their standard errors are at most 0.005; of 72 that are shared, 0.02.
 _STATISTIC = 0.03
@@ -60,13 +66,17 @@ def observe(case: Case, out: Array) -> Array:
     return np.array([np.mean(out == 0), np.mean(np.abs(out - top) < _NEAR), sums.mean(), sums.std(), *alike])
 
 
+def layer_unit(dtype: str) -> float:
+    """How far a right layer may be off, to be multiplied by `FAIL`, relative to the largest element."""
+    return (256 if dtype in ("float32", "float64") else 16) * UNIT[dtype]
+
+
 def bound(case: Case, dtype: str) -> Array:
     """How far a right function of that dtype may be from the right answer, to be multiplied by `FAIL`."""
     if case.dropout is not None:
         return np.asarray(_STATISTIC / FAIL)
     if case.layer:
-        units = 256 if dtype in ("float32", "float64") else 16
-        return np.asarray(units * UNIT[dtype] * np.nanmax(np.abs(RIGHT(case))))
+        return np.asarray(layer_unit(dtype) * np.nanmax(np.abs(RIGHT(case))))
     q, k, v = (np.where(np.isfinite(x), x, 0) for x in RIGHT.operands(case))
     k, v = RIGHT.share(case, q, k, v)
     W = exact_weights(case)
@@ -132,7 +142,11 @@ class Judge:
     @classmethod
     def of(cls, case: Case, dtype: str) -> Judge:
         """Ask the oracle."""
-        return cls(case, dtype, observe(case, RIGHT(case)), bound(case, dtype))
+        right, allowed = observe(case, RIGHT(case)), bound(case, dtype)
+        if case.exact:  # another order of factors, such as exp2 of scores times log2 e, rounds them all the same
+            rounded = bound(replace(case, exact=False), dtype)
+            allowed = np.maximum(allowed, np.minimum(rounded, _REORDERED * np.nanmax(np.abs(right), initial=1)))
+        return cls(case, dtype, right, allowed)
 
     def loosened(self, unit: float) -> Judge:
         """Return a judge who lets pass what rounding to a unit does."""

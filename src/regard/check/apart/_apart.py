@@ -7,6 +7,9 @@ again, and this one is then refused in place of being made (`Guard`).
 from __future__ import annotations
 
 import contextlib
+import difflib
+import inspect
+import math
 import os
 import pickle
 import queue
@@ -19,14 +22,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, cast
 
-from regard._errors import RegardError
+from regard._errors import RegardError, listed
+from regard.check import _options, check
 from regard.check.candidate._guard import Answered, Called, Death, Spoken
-from regard.check.findings._finding import NO_SIGN, Finding
+from regard.check.findings._finding import Finding
 from regard.check.report._report import Report
 
-from ._child import Done, Failed, Job, Loaded, Loading, Told
+from ._child import PIPE_LOST, Job
 from ._death import findings, frames, how_it_ended
 from ._target import Target
+from ._wire import Done, Failed, Loaded, Loading, Told, message
 
 # Deaths after which nothing more is asked; a call that hangs costs its whole time limit.
 MOST_DEATHS, MOST_HANGS = 5, 3
@@ -35,16 +40,23 @@ _LOADING = 6
 # While the process starts, and between calls, where check computes for itself: longer than any search takes.
 _BETWEEN_S = 120.0
 _TICK_S = 0.2
-_TAIL = 4096
+# What a process has told is read to its end; one that has left the group may hold the pipe open for longer.
+_GRACE_S = 3.0
+# Letters of what was printed, and of what faulthandler wrote.
+_TAIL, _TRACE = 4096, 1 << 16
 _START = "import sys; sys.path[:] = {path!r}; from regard.check.apart._child import main; main()"
 
 
 @dataclass(frozen=True)
 class Printed:
-    """What a function printed while it was checked: how many lines, and the last of them."""
+    """What a function printed while it was checked: how many lines, in all processes, and the last of them."""
 
-    lines: int
-    tail: str
+    lines: int = 0
+    tail: str = ""
+
+    def then(self, other: Printed) -> Printed:
+        """Add what was printed later."""
+        return Printed(self.lines + other.lines, (self.tail + other.tail)[-_TAIL:])
 
 
 @dataclass(frozen=True)
@@ -66,7 +78,8 @@ def check_apart(
 
     A call that crashes, gives no answer in time or leaves the program is a finding, CRASHES, HANGS or EXITS; everything
     else is asked all the same. The function's module is imported there, which runs it. This is no sandbox: a function
-    can do to files and network what its user can.
+    can do to files and network what its user can, and a hostile one can forge its own report. What the process has
+    started ends with it, unless it has left the process group; on Windows only the process itself is ended.
 
     Parameters
     ----------
@@ -77,7 +90,7 @@ def check_apart(
     progress : callable, optional
         As in `regard.check`.
     **options
-        As in `regard.check`.
+        As in `regard.check`, but ``vjp``: a function cannot be sent to another process, its attribute ``vjp`` is there.
 
     Returns
     -------
@@ -87,19 +100,50 @@ def check_apart(
     Raises
     ------
     RegardError
-        The target cannot be imported, or an option is none of check's.
+        The target cannot be imported, or an option is none of check's, or cannot be sent to another process.
+    ValueError, TypeError
+        As of `regard.check`.
     """
-    job = Job(Target.of(target), options, ())
+    job = Job(Target.of(target), _sendable(options), ())
+    if not (isinstance(timeout_s, int | float) and 0 < timeout_s < math.inf):
+        raise RegardError(f"timeout_s is {timeout_s!r}; it is a number of seconds above 0")
+    printed = Printed()
     while True:
         with _Child(job, timeout_s) as child:
             ended = child.run(progress or (lambda what, share: None))
-        deaths = (*job.deadly, *child.deaths)
+        deaths, printed = (*job.deadly, *child.deaths), printed.then(child.printed)
         if isinstance(ended, Failed):
             raise RegardError(ended.message)
         if isinstance(ended, Done) or _enough(deaths):
             report = ended.report if isinstance(ended, Done) else _broken_off(job)
-            return Apart(_with(report, findings(deaths, job.target.source, timeout_s), job), child.printed)
+            return Apart(_with(report, findings(deaths, job.target.source, timeout_s), job), printed)
         job = replace(job, deadly=deaths)
+
+
+def _sendable(options: dict[str, Any]) -> dict[str, Any]:
+    """Refuse options that check has not, or that are lost on the way to another process."""
+    known = [name for name in inspect.signature(check).parameters if name not in ("fn", "progress", "vjp")]
+    if "vjp" in options:
+        raise RegardError(
+            "vjp is a function, which cannot be sent to another process: make it an attribute in the function's "
+            "module, attention.vjp = ..., and leave vjp= out"
+        )
+    for name, value in options.items():
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"it has {listed(known, len(known))}"
+            raise RegardError(f"check_apart has no option {name!r}; {hint}")
+        if name in ("supports", "expected"):  # iterators are read once, and there may be several processes
+            options[name] = getattr(_options, f"as_{name}")(value)
+            continue
+        try:
+            pickle.dumps(value)
+        except Exception:
+            raise RegardError(
+                f"{name} is of type {type(value).__name__}, which cannot be sent to another process; "
+                "pass a number or a text"
+            ) from None
+    return options
 
 
 def _enough(deaths: tuple[Death, ...]) -> bool:
@@ -115,10 +159,8 @@ def _with(report: Report, dead: list[Finding], job: Job) -> Report:
     """Add findings, and let scripts find the function's module from wherever they are started."""
     expected = job.options.get("expected") or {}
     dead = [replace(finding, expected=expected.get(finding.name)) for finding in dead]
-    rest = [f for f in report.findings if not (dead and f.name == "REFUSES" and "CrashError" in f.does)]
-    here = {f"{NO_SIGN}{finding.name}" for finding in dead}
-    rest = [f for f in rest if f.does not in here]
-    place = f"import sys\n\nsys.path.insert(0, {job.target.folder!r})\n"
+    rest = [f for f in report.findings if f.about not in {finding.name for finding in dead}]
+    place = f"import sys\n\n{job.target.place}\n"
     rest = [replace(f, script=f.script.replace("import sys\n", place, 1)) for f in rest]
     return replace(report, findings=(*dead, *rest))
 
@@ -129,7 +171,7 @@ class _Child:
     def __init__(self, job: Job, timeout_s: float) -> None:
         self._job, self._timeout = job, timeout_s
         self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._tail, self._lines, self._how = b"", 0, ""
+        self._tail, self._lines, self._trace, self._how = b"", 0, b"", ""
         self._limit, self._loaded = _BETWEEN_S, False
         self._pending: Spoken | None = None
         self._last: Spoken | None = None
@@ -151,7 +193,7 @@ class _Child:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._kill()
+        self._kill()  # before the wait: the number of the group is taken as long as there is a process of it
         self._process.wait()
         for thread in self._threads:
             thread.join(1)  # a process that has left the group may hold the other end for longer
@@ -169,13 +211,13 @@ class _Child:
         with contextlib.suppress(OSError):
             pickle.dump(self._job, commands)
             commands.flush()
-        for message in self._heard():
-            if isinstance(message, Told):
-                progress(message.what, message.share)
-            elif isinstance(message, Done | Failed):
-                return message
+        for told in self._heard():
+            if isinstance(told, Told):
+                progress(told.what, told.share)
+            elif isinstance(told, Failed) or (isinstance(told, Done) and self._loaded):
+                return told
             else:
-                self._note(message)
+                self._note(told)
         return None if self._last else Failed(self._never_called())
 
     def _note(self, message: Any) -> None:
@@ -193,44 +235,52 @@ class _Child:
 
     def _heard(self) -> Iterator[Any]:
         """Yield what the process tells, until it ends or is silent for too long."""
-        since, ending = time.monotonic(), False
-        while not ending or not self._messages.empty():
+        since, has_ended = time.monotonic(), False
+        while True:
             try:
-                message = self._messages.get(timeout=_TICK_S)
+                told = self._messages.get(timeout=_TICK_S)
             except queue.Empty:
-                ending = self._process.poll() is not None  # what it has started may hold the pipe open
-                if not ending and time.monotonic() - since > self._limit:
+                silent = time.monotonic() - since
+                if has_ended and silent > _GRACE_S:
+                    break
+                if not has_ended and self._process.poll() is not None:
+                    self._kill()  # what it has started may hold the pipe open
+                    since, has_ended = time.monotonic(), True
+                if not has_ended and silent > self._limit:
                     self._hangs()
                     return
                 continue
-            if message is None:
+            if told is None:
                 break
             since = time.monotonic()
-            yield message
+            yield told
         self._died()
 
     def _hangs(self) -> None:
         if hasattr(os, "killpg"):
             self._process.send_signal(signal.SIGABRT)  # faulthandler then says where it is
-            self._threads[1].join(1)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
+        self._kill()
+        self._threads[0].join(1)
         self._ended("HANGS", f"no answer in {self._limit:g} s")
 
     def _died(self) -> None:
         try:
             code = self._process.wait(1)
         except subprocess.TimeoutExpired:  # it has closed the pipe
-            self._kill()
-            code = self._process.wait()
-        self._threads[1].join(1)
+            code = PIPE_LOST
+        self._kill()
+        self._threads[0].join(1)
         self._ended(*how_it_ended(code))
 
     def _ended(self, kind: str, how: str) -> None:
         """Keep the call that the process ended in, or the last one before; without one, how it ended."""
-        where = frames(self.printed.tail)
+        where = frames(self._trace.decode(errors="replace"))
         if self._pending:
             self.deaths.append(Death(kind, how, self._pending, where))
         elif self._last:  # a script of this call alone would not show it
-            self.deaths.append(Death(kind, f"{how}, after the call", replace(self._last, arguments=b""), where))
+            self.deaths.append(Death(kind, f"{how}, after the call", replace(self._last, sent=None), where))
         self._how = f"{how}, in {where}" if where else how
 
     def _never_called(self) -> str:
@@ -243,17 +293,20 @@ class _Child:
         )
 
     def _kill(self) -> None:
-        """End the process, and what it has started."""
+        """End the process, and what it has started where there are groups: Windows has none."""
         if hasattr(os, "killpg"):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         else:
             self._process.kill()
 
-    def _receive(self, stream: BinaryIO) -> None:
-        with stream, contextlib.suppress(Exception):  # the end of the pipe, or a message that was cut off
-            while True:
-                self._messages.put(pickle.load(stream))
+    def _receive(self, stream: Any) -> None:
+        with stream, contextlib.suppress(OSError, ValueError):
+            for text in stream:
+                try:
+                    self._messages.put(message(text))
+                except (TypeError, ValueError, KeyError, AttributeError):  # faulthandler's, or cut off
+                    self._trace = (self._trace + text)[-_TRACE:]
         self._messages.put(None)
 
     def _drain(self, stream: Any) -> None:

@@ -11,6 +11,7 @@ import ctypes
 import faulthandler
 import os
 import pickle
+import subprocess
 import sys
 import threading
 import traceback
@@ -21,9 +22,9 @@ from typing import Any, BinaryIO
 from regard._errors import RegardError
 from regard.check import check
 from regard.check.candidate._guard import Death, Guard, set_caller
-from regard.check.report._report import Report
 
 from ._target import Target
+from ._wire import Done, Failed, Loaded, Loading, Told, line
 
 # Exit code of a process that cannot tell anything any more.
 PIPE_LOST = 121
@@ -38,36 +39,9 @@ class Job:
     deadly: tuple[Death, ...]
 
 
-@dataclass(frozen=True)
-class Loading:
-    """Told before the function's module is imported."""
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """Told when the function is there."""
-
-
-@dataclass(frozen=True)
-class Told:
-    """What is being asked, and the share of the whole that is behind."""
-
-    what: str
-    share: float
-
-
-@dataclass(frozen=True)
-class Done:
-    """The report; the last message."""
-
-    report: Report
-
-
-@dataclass(frozen=True)
-class Failed:
-    """Why there is no report; the last message."""
-
-    message: str
+# A shell that waits for the end of the pipe that the parent holds open while it lives, and then ends the group: the
+# function may hold Python's lock for good. It is no child of this process, which may wait for its own.
+_WATCH = "exec 3<&0; (read line; kill -KILL 0) <&3 &"
 
 
 def main() -> None:
@@ -78,16 +52,17 @@ def main() -> None:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected: no file of it
     job: Job = pickle.load(commands)
-    threading.Thread(target=_end_with_parent, args=(commands,), daemon=True).start()
-    faulthandler.enable(all_threads=False)
+    _end_with_parent(commands)
+    faulthandler.enable(messages, all_threads=False)  # lines between messages: what the function prints is its own
     lock = threading.Lock()
 
     def tell(message: object) -> None:
+        text = line(message)
         try:
             with lock:
-                pickle.dump(message, messages)
+                messages.write(text)
                 messages.flush()
-        except OSError:
+        except (OSError, ValueError):
             os._exit(PIPE_LOST)
 
     tell(_outcome(job, tell))
@@ -127,7 +102,16 @@ def _private_streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _end_with_parent(commands: BinaryIO) -> None:
-    """Wait for the end of a pipe that the parent holds open while it lives."""
+    """Let the end of the parent be that of this process, and where there are groups of what it has started."""
+    if hasattr(os, "killpg"):
+        quiet = subprocess.DEVNULL
+        subprocess.run(["/bin/sh", "-c", _WATCH], stdin=commands, stdout=quiet, stderr=quiet, check=True)
+        commands.close()
+    else:
+        threading.Thread(target=_wait_for_the_end, args=(commands,), daemon=True).start()
+
+
+def _wait_for_the_end(commands: BinaryIO) -> None:
     commands.read(1)
     os._exit(1)
 

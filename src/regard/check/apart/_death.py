@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import signal
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-import numpy as np
-
-from regard.check.candidate._guard import Death
+from regard.check.candidate._guard import Argument, Death
 from regard.check.findings._finding import Finding
 from regard.check.findings._replay import IMPORTS, literal
 from regard.check.report._names import by_name
@@ -24,23 +20,22 @@ _DOES = {
 }
 # Numbers that are written out in a script; larger arrays are drawn.
 _SPELLED = 3000
-_SCRIPT = '''"""{name}: {does}: {how}. Exit code 1 while it is so."""
+_SCRIPT = """{head}
 import os
 import subprocess
 {imports}
 {source}
 
 rng = np.random.default_rng(0)
-
-
-def call():
-    return {callee}(
-{arguments}    )
-
+arguments = [
+{arguments}]
+options = {{
+{options}}}
 
 if sys.argv[1:] == ["call"]:
+    print("calling", flush=True)
     try:
-        call()
+        {callee}(*arguments, **options)
     except Exception as error:
         print("it refuses:", error)
     print("\\nanswered", flush=True)
@@ -49,10 +44,13 @@ try:
     done = subprocess.run([sys.executable, __file__, "call"], capture_output=True, timeout={seconds:g})
 except subprocess.TimeoutExpired:
     sys.exit("FAULT {name}: no answer in {seconds:g} s")
+if b"calling" not in done.stdout.split():
+    print("the call cannot be made:", done.stderr.decode(errors="replace"))
+    sys.exit(2)
 if b"answered" not in done.stdout.split():
     sys.exit(f"FAULT {name}: the process ended with {{done.returncode}}")
 print("no sign of {name}: mended")
-'''
+"""
 # More than a byte is an exception of Windows, such as 0xC0000005, an access violation.
 _LARGEST_CODE = 255
 
@@ -73,9 +71,9 @@ def how_it_ended(code: int) -> tuple[str, str]:
     return "EXITS", f"the process ended with code {code}"
 
 
-def frames(printed: str) -> str:
-    """Say which lines of code a process was in, from what Python's faulthandler printed last."""
-    dump = printed.rpartition("Fatal Python error")[2]
+def frames(trace: str) -> str:
+    """Say which lines of code a process was in, from what Python's faulthandler wrote last."""
+    dump = trace.rpartition("Fatal Python error")[2]
     shown = dump.partition("(most recent call first):")[2].partition("_guard.py")[0]
     found = re.findall(r'File "(?:[^"]*[/\\])?([^"/\\]+)", line (\d+) in (\S+)', shown)
     return ", called by ".join(f"line {line} of {file}, in {name}" for file, line, name in found[:3])
@@ -92,7 +90,7 @@ def findings(deaths: Iterable[Death], source: str, seconds: float) -> list[Findi
 def _finding(kind: str, deaths: Sequence[Death], source: str, seconds: float) -> Finding:
     entry, (least, *others) = (
         by_name()[kind],
-        sorted(deaths, key=lambda death: (not death.spoken.arguments, death.spoken.size)),
+        sorted(deaths, key=lambda death: (not death.spoken.sent, death.spoken.size)),
     )
     evidence = [f"smallest call known: {least.spoken.text}"]
     evidence += [f"it was in {least.where}"] if least.where else []
@@ -105,24 +103,29 @@ def _finding(kind: str, deaths: Sequence[Death], source: str, seconds: float) ->
 
 def _script(death: Death, source: str, seconds: float) -> str:
     """Write the program: it calls the function in a process of its own."""
-    if not death.spoken.arguments:
+    sent = death.spoken.sent
+    if sent is None:
         return ""
-    library, arguments = pickle.loads(death.spoken.arguments)
-    total = sum(value.size for _, value, _ in arguments if isinstance(value, np.ndarray))
-    lines = [
-        f"        {name}{'=' if name else ''}{_argument(value, give, total)},\n" for name, value, give in arguments
-    ]
+    said = f"{death.kind}: {_DOES[death.kind]}: {death.how}. Exit code 1 while it is so."
+    total = sum(x.value.size for x in sent.arguments if x.dtype)
     return _SCRIPT.format(
-        name=death.kind, does=_DOES[death.kind], how=death.how, callee=death.spoken.callee, source=source,
-        arguments="".join(lines), imports="\n\n".join(filter(None, (IMPORTS, library))), seconds=seconds,
+        name=death.kind, head=f"# {_in_a_line(said)}", callee=death.spoken.callee, source=source,
+        arguments="".join(f"    {_spelled(x, total)},\n" for x in sent.arguments if not x.name),
+        options="".join(f"    {x.name!r}: {_spelled(x, total)},\n" for x in sent.arguments if x.name),
+        imports="\n\n".join(filter(None, (IMPORTS, sent.library))), seconds=seconds,
     )  # fmt: skip
 
 
-def _argument(value: Any, give: str, total: int) -> str:
-    """Spell an argument; ``give`` makes one of the function's library from a NumPy array ``x``."""
-    if not isinstance(value, np.ndarray):
-        return repr(value)
-    name = value.dtype.name
+def _in_a_line(text: str) -> str:
+    """Escape what would end a comment, or is no text: the words are the function's own."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _spelled(argument: Argument, total: int) -> str:
+    """Spell an argument as Python; ``total`` numbers are in the arrays of the call."""
+    value, name, give = argument.value, argument.dtype, argument.give
+    if not name:
+        return give or repr(value)
     if value.dtype.kind in "iu":
         text = f"np.array({value.tolist()}, np.{name})"
     elif value.dtype.kind != "b" and total > _SPELLED:

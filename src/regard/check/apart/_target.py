@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 import os
+import re
 import sys
 import traceback
 from dataclasses import dataclass
@@ -19,12 +21,17 @@ from regard.check.findings._replay import import_line
 
 @dataclass(frozen=True)
 class Target:
-    """Where a function is: a module, the folder that it is imported from, and the name of the function there."""
+    """Where a function is: a module, the folder that it is imported from, and the name of the function there.
+
+    ``file`` is the file as it was written. A file whose name cannot be that of a module is one all the same, of a name
+    that is made for it; ``path`` is then where it is.
+    """
 
     module: str
     name: str
     folder: str
     file: str = ""
+    path: str = ""
 
     @classmethod
     def of(cls, text: str) -> Target:
@@ -45,9 +52,13 @@ class Target:
             return cls(place, name, os.getcwd())
         if not path.is_file():
             raise RegardError(f"there is no file {place}; write file.py:function, or module:function with dots")
-        if not path.stem.isidentifier() or iskeyword(path.stem):
-            raise RegardError(f"{place} cannot be imported: {path.stem!r} is no name in Python; rename it")
-        return cls(path.stem, name, str(path.resolve().parent), place)
+        if path.suffix != ".py":
+            raise RegardError(f"{place} is no Python file; write file.py:function, or module:function with dots")
+        whole = path.resolve()
+        if path.stem.isidentifier() and not iskeyword(path.stem):
+            return cls(path.stem, name, str(whole.parent), place)
+        made = re.sub(r"\W", "_", path.stem, flags=re.ASCII)
+        return cls(f"file_{made}", name, str(whole.parent), place, str(whole))
 
     @property
     def text(self) -> str:
@@ -55,9 +66,22 @@ class Target:
         return f"{self.file or self.module}:{self.name}"
 
     @property
+    def place(self) -> str:
+        """Python lines after which the module can be imported by its name."""
+        lines = [f"sys.path.insert(0, {self.folder!a})"]
+        if self.path:
+            lines += [
+                "import importlib.util\n",
+                f"spec = importlib.util.spec_from_file_location({self.module!r}, {self.path!a})",
+                "sys.modules[spec.name] = importlib.util.module_from_spec(spec)",
+                "spec.loader.exec_module(sys.modules[spec.name])",
+            ]
+        return "\n".join(lines)
+
+    @property
     def source(self) -> str:
         """Python lines that import it as ``attention``."""
-        return f"sys.path.insert(0, {self.folder!r})\nfrom {self.module} import {self.name} as attention"
+        return f"{self.place}\nfrom {self.module} import {self.name} as attention"
 
     def load(self) -> Any:
         """Import the module, which runs it, and return what has the name.
@@ -81,7 +105,7 @@ class Target:
 
     def _imported(self) -> ModuleType:
         try:
-            return importlib.import_module(self.module)
+            return self._of_file() if self.path else importlib.import_module(self.module)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{self.module}.".startswith(f"{error.name}."):
                 raise RegardError(self._raises(error)) from None
@@ -91,6 +115,15 @@ class Target:
             ) from None
         except BaseException as error:
             raise RegardError(self._raises(error)) from None
+
+    def _of_file(self) -> ModuleType:
+        """Load a file whose name is none of a module; `place` are the same lines."""
+        spec = importlib.util.spec_from_file_location(self.module, self.path)
+        assert spec
+        assert spec.loader
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
 
     def _raises(self, error: BaseException) -> str:
         said = next(iter(str(error).splitlines()), "")

@@ -4,6 +4,7 @@ No library is imported here: a function of torch's or JAX's can only come in whe
 """
 
 from ._base import Arrays as Arrays
+from ._base import GraphCutError as GraphCutError
 from ._base import Pullback as Pullback
 from ._find import NAMES as NAMES
 from ._find import loaded as loaded

@@ -12,6 +12,10 @@ from regard._types import Array
 Pullback: TypeAlias = Callable[[Array], "list[Array]"]
 
 
+class GraphCutError(TypeError):
+    """Nothing leads back from an output to what it was made of."""
+
+
 class Arrays(Protocol):
     """An array library, as the probes need it. Arrays that are sent are new each time."""
 
@@ -50,7 +54,7 @@ class Arrays(Protocol):
         """Return arrays with the same elements and other strides, by what they are."""
 
     def pull(self, fn: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, Pullback]:
-        """Call a function of arrays and get its pullback; TypeError where the library knows no gradient of it."""
+        """Call a function of arrays and get its pullback; GraphCutError where nothing leads back from the output."""
 
     def threads(self, count: int) -> AbstractContextManager[Any] | None:
         """Within it the library computes with so many threads; None where that cannot be set from within."""

@@ -14,7 +14,7 @@ from regard._libraries import TORCH as TENSORS
 from regard._libraries import as_numpy
 from regard._types import Array
 
-from ._base import Pullback
+from ._base import GraphCutError, Pullback
 from ._numpy import spread
 
 
@@ -71,7 +71,7 @@ class TorchArrays:
                 f"the result is of type {type(out).__name__}, not a tensor: there is nothing to go back from"
             )
         if not out.requires_grad:
-            raise TypeError("the output does not require grad: the graph is cut")
+            raise GraphCutError("the output does not require grad: the graph is cut")
 
         def pullback(grad: Array) -> list[Array]:
             sent = self.send(grad.astype(self.read(out).dtype))

@@ -6,7 +6,7 @@ Arrays are made here and read here, in the function's own library.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,8 +32,8 @@ class Words:
     """How a function wants to be spoken to.
 
     ``layout`` is one of `LAYOUTS`, of a layer one of `LAYER_LAYOUTS`. ``mask`` is "keep", "drop" or "additive";
-    ``mask_shape`` the axes of a mask, "full", "qk" or "bk", of a layer also "flat": batch and heads as one; ``window``
-    "total" or "left-inclusive"; ``causal`` the rule that is right, "bottom-right" or "top-left".
+    ``mask_shape`` the axes of a mask, "full", "qk", "bqk" or "bk", of a layer also "flat": batch and heads as one;
+    ``window`` "total" or "left-inclusive"; ``causal`` the rule that is right, "bottom-right" or "top-left".
     """
 
     layout: str = "bhsd"
@@ -75,7 +75,7 @@ class Candidate:
         try:
             with quiet():
                 return observe(case, self.raw(case))
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             return refused(error)
 
     def raw(self, case: Case) -> Array:
@@ -133,7 +133,8 @@ class Candidate:
         if case.window is not None and self.words.window == "left-inclusive":
             values["window"] = case.window - 1
         if case.dropout is not None:
-            seed = 11 + sum(where)  # another for each of several calls, as for heads of one call
+            sizes = [size for axis, size in enumerate(case.query.shape[:2]) if axis in looped]
+            seed = 11 + (int(np.ravel_multi_index(where, sizes)) if where else 0)  # another for each of several calls
             values |= {"rng": self.arrays.random(seed), "seed": seed}
         if case.query.shape[1] != case.key.shape[1]:
             values["enable_gqa"] = True
@@ -150,6 +151,8 @@ class Candidate:
             keep = every.reshape(-1, positions, positions)
         elif self.words.mask_shape == "qk":
             keep = keep.reshape(keep.shape[-2:])
+        elif self.words.mask_shape == "bqk":
+            keep = keep[:, 0]
         elif self.words.mask_shape == "bk":
             keep = keep[:, 0, 0]
         if self.words.mask == "additive":
@@ -162,7 +165,7 @@ class Candidate:
 
     def receive(self, case: Case, outs: list[Any]) -> Array:
         """Join the function's results, in float64 and in the case's layout."""
-        arrays = [self.arrays.read(self.element_of(out)).astype(np.float64) for out in outs]
+        arrays = [_numbers(self.arrays.read(self.element_of(out))) for out in outs]
         if case.layer:
             return self.batch_first(arrays[0])
         axes = len(self.words.layout)
@@ -181,9 +184,10 @@ class Candidate:
 
 
 def is_several(candidate: Candidate, case: Case) -> bool:
-    """Whether the function returns more than one thing."""
+    """Whether the function returns more than one thing; nested lists of numbers are one."""
     with quiet():
-        return isinstance(candidate.invoke(candidate.calls(case)[0]), tuple | list | dict)
+        out = candidate.invoke(candidate.calls(case)[0])
+    return isinstance(out, tuple | dict) or (isinstance(out, list) and any(hasattr(x, "shape") for x in out))
 
 
 class quiet:  # noqa: N801 a context manager, like np.errstate
@@ -202,10 +206,27 @@ class quiet:  # noqa: N801 a context manager, like np.errstate
 
 
 def refused(error: BaseException) -> Refused:
-    """Keep what an exception says, in a line."""
-    first = next(iter(str(error).splitlines()), "")
+    """Keep what an exception says, in a line; Ctrl-C goes on."""
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    try:
+        first = next(iter(str(error).splitlines()), "")
+    except BaseException as another:  # of a __str__
+        first = f"its text cannot be read ({type(another).__name__})"
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in first)
     honest = isinstance(error, NotImplementedError) or "Unsupported" in type(error).__name__
-    return Refused(f"{type(error).__name__}: {first}", honest)
+    return Refused(f"{type(error).__name__}: {shown}", honest, isinstance(error, _guard.CrashError))
+
+
+# No result of a probe has so many elements: one that does is of a wrong shape, and is not copied.
+_MOST = 1 << 24
+
+
+def _numbers(x: Array) -> Array:
+    """Return real numbers in float64."""
+    if x.dtype.kind not in "biufV" or x.size > _MOST:  # V: bfloat16
+        raise TypeError(f"it returns an array of {x.dtype} and shape {x.shape}")
+    return x.astype(np.float64)
 
 
 def _entry(x: Array, looped: list[int], where: tuple[int, ...]) -> Array:
@@ -214,8 +235,3 @@ def _entry(x: Array, looped: list[int], where: tuple[int, ...]) -> Array:
     for axis, at in zip(looped, where, strict=True):
         index[axis] = at if x.shape[axis] > 1 else 0
     return np.asarray(x[tuple(index)])
-
-
-def traits(words: Words) -> Mapping[str, str]:
-    """Words, to be shown."""
-    return {"layout": words.layout, "mask": words.mask, "causal": words.causal, "window": words.window}

@@ -7,7 +7,6 @@ which of them the process died of, and it refuses those that a process has died 
 from __future__ import annotations
 
 import hashlib
-import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,17 +49,44 @@ def set_caller(caller: Caller) -> None:
 
 # Arguments of more bytes than these are described, not sent along.
 _SENT = 1 << 16
+# Letters of what a function says of itself: it may say a lot.
+_MOST = 200
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a call for a script: ``name`` is empty where there is none, ``dtype`` where it is no array.
+
+    ``give`` is Python text: of an array, what makes one of the function's library from NumPy's ``x``; else what makes
+    the argument. Without it the value is passed as it is. bfloat16 is kept in float32.
+    """
+
+    name: str
+    value: Any
+    dtype: str = ""
+    give: str = ""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """All that a script needs to make a call: the import of a library, and the arguments."""
+
+    library: str
+    arguments: tuple[Argument, ...]
 
 
 @dataclass(frozen=True)
 class Spoken:
-    """A call in words: what tells it from others, its shapes and options, and its arguments if they are small."""
+    """A call in words: what tells it from others, its shapes and options.
+
+    ``sent`` is there if the arguments are small, and a script can make each of them.
+    """
 
     fingerprint: str
     callee: str
     shown: str
     size: int
-    arguments: bytes = b""
+    sent: Sent | None = None
 
     @property
     def text(self) -> str:
@@ -124,7 +150,13 @@ class Guard:
 
 
 def _raised(error: BaseException) -> str:
-    return f"sys.exit({error.code!r})" if isinstance(error, SystemExit) else f"it raises {type(error).__name__}"
+    if not isinstance(error, SystemExit):
+        return f"it raises {type(error).__name__}"
+    try:
+        code = " ".join(repr(error.code).split())
+    except Exception:  # of its own __repr__
+        code = type(error.code).__name__
+    return f"sys.exit({code if len(code) <= _MOST else f'{code[:_MOST]}...'})"
 
 
 def _finished(out: Any) -> Any:
@@ -142,34 +174,56 @@ def speak(callee: str, arguments: Sequence[Any], keywords: Mapping[str, Any], ar
         digest.update(repr((name, *_kind(value))).encode())
         digest.update(np.ascontiguousarray(value).tobytes() if isinstance(value, np.ndarray) else b"")
     size = sum(value.nbytes for _, value in plain if isinstance(value, np.ndarray))
-    kept = pickle.dumps(_kept(plain, arrays)) if size <= _SENT else b""
+    sent = _sent(plain, arrays) if size <= _SENT else None
     shown = ", ".join(_shown(name, value) for name, value in plain)
-    return Spoken(digest.hexdigest(), callee, shown, size, kept)
+    return Spoken(digest.hexdigest(), callee, shown, size, sent)
 
 
-def _kept(plain: list[tuple[str, Any]], arrays: Arrays) -> tuple[str, list[tuple[str, Any, str]]]:
-    """Keep what a script needs of a call: an import, and each argument with the words that make it."""
-    dtypes = [value.dtype.name if isinstance(value, np.ndarray) else "" for _, value in plain]
-    words = [arrays.words(dtype) if dtype else ("", "", "") for dtype in dtypes]
-    library = next((imports for imports, _, _ in words if imports), "")
-    return library, [(name, value, give) for (name, value), (_, give, _) in zip(plain, words, strict=True)]
+def _sent(plain: list[tuple[str, Any]], arrays: Arrays) -> Sent | None:
+    """Keep what a script needs of a call; None where it cannot make an argument."""
+    library, arguments = "", []
+    for name, value in plain:
+        if isinstance(value, _Other):
+            if not value.is_drawn:
+                return None
+            library = library or arrays.words("float32")[0]
+            arguments.append(Argument(name, None, give=arrays.drawing))
+        elif isinstance(value, np.ndarray):
+            dtype = value.dtype.name
+            imports, give, _ = arrays.words(dtype)
+            library = library or imports
+            value = value.astype(np.float32) if dtype == "bfloat16" else value
+            if value.dtype.kind not in "biuf":
+                return None
+            arguments.append(Argument(name, value, dtype, give))
+        else:
+            arguments.append(Argument(name, value))
+    return Sent(library, tuple(arguments))
 
 
 def _plain(value: Any, arrays: Arrays) -> Any:
     """View an array as NumPy's; of what is neither array nor number only the type is the same in another process."""
     if value is None or isinstance(value, bool | int | float | str | np.ndarray):
         return value
+    shape = tuple(getattr(value, "shape", ()))
     try:
-        return arrays.read(value) if arrays.is_array(value) else _Other(type(value).__name__)
-    except Exception:  # an array without numbers, such as one that is traced
-        return _Other(f"{type(value).__name__}{tuple(getattr(value, 'shape', ()))}")
+        if arrays.is_array(value):
+            return arrays.read(value)
+    except Exception:  # an array without numbers, such as one that is traced, or a key
+        return _Other(f"{type(value).__name__}{shape}", _is_drawn(value, arrays))
+    return _Other(type(value).__name__, _is_drawn(value, arrays))
+
+
+def _is_drawn(value: Any, arrays: Arrays) -> bool:
+    return type(value) is type(arrays.random(0))
 
 
 @dataclass(frozen=True)
 class _Other:
-    """Something that is neither array nor number, by its type."""
+    """Something that is neither array nor number, by its type; ``is_drawn`` if random numbers are drawn from it."""
 
     name: str
+    is_drawn: bool = False
 
     def __repr__(self) -> str:
         return self.name

@@ -155,6 +155,8 @@ def _laws_kept(candidate: Candidate, case: Case) -> int:
     other = candidate(replace(case, value=_bumped(case.value, (slice(None), 1))))
     if isinstance(base, Refused) or isinstance(turned, Refused) or isinstance(other, Refused):
         return 0
+    if base.ndim < 2 or base.shape[1:2] != (3,):
+        return 0
     kept = base.shape == turned.shape and np.allclose(base, turned, 1e-3, 1e-5, equal_nan=True)
     alone = base.shape == other.shape and np.allclose(base[:, [0, 2]], other[:, [0, 2]], 1e-3, 1e-5, equal_nan=True)
     return int(kept) + int(alone)
@@ -170,8 +172,8 @@ def _evidence(candidate: Candidate, case: Case, declared: Declared, layouts: lis
     found = []
     layout = candidate.words.layout
     if declared.layout is None:
-        call = candidate.calls(case)[0].arguments
-        shapes = " and ".join(str(tuple(x.shape)) for x in call[:2])
+        arrays = candidate.calls(case)[0].arrays
+        shapes = " and ".join(str(tuple(x.shape)) for x in arrays[:2])
         others = f"also answers {', '.join(x for x in layouts if x != layout)}" if len(layouts) > 1 else "no other does"
         found.append(Guess("layout", layout, f"answers {shapes}, {others}"))
     if candidate.words.element is not None:
@@ -246,6 +248,8 @@ def _with_options(candidate: Candidate, declared: Declared, found: list[Guess]) 
     if "alibi" in (declared.supports or ()) and "alibi" not in named:
         candidate = replace(candidate, words=replace(candidate.words, always_alibi=True))
         supports.add("alibi")
+    if unasked := candidate.signature.unasked:
+        found.append(Guess("never passed", ", ".join(unasked), "another parameter means the same to check"))
     missing = sorted(set(OPTIONS) - {"alibi"} - supports - {option for option, _ in refusals})
     if missing and declared.supports is None:
         found.append(Guess("not asked about", ", ".join(missing), "no parameter has a name of theirs"))
@@ -336,10 +340,13 @@ def _mask_forms(candidate: Candidate) -> Iterator[tuple[Words, Case]]:
             ("full", 3, (2, 3)),
             ("full", 2, (2, 1)),
             ("full", 3, (1, 1)),
+            ("bqk", 3, (2, 1)),
             ("qk", 3, (1, 1)),
             ("bk", 3, (2, 1)),
         ):
-            if shape == "bk" and "b" not in candidate.words.layout:
+            if (shape == "bk" and "b" not in candidate.words.layout) or (
+                shape == "bqk" and len(candidate.words.layout) < 4
+            ):
                 continue
             mask = np.ones((*axes, 1 if shape == "bk" else sizes[0], sizes[1]), bool)
             mask[..., -1] = False
@@ -349,10 +356,11 @@ def _mask_forms(candidate: Candidate) -> Iterator[tuple[Words, Case]]:
 def _meaning(candidate: Candidate, declared: Declared, case: Case) -> tuple[str, str] | Refused:
     """Polarity and evidence; a refusal only if no polarity is answered."""
     answers: dict[str, Outcome] = {}
+    plain = candidate(replace(case, mask=None))
     for polarity in (declared.mask,) if declared.mask else ("keep", "drop", "additive"):
         worded = replace(candidate, words=replace(candidate.words, mask=polarity))
         hidden, seen = (worded(replace(case, value=_bumped(case.value, (..., at, slice(None))))) for at in (-1, 0))
-        base = worded(case)
+        base = _of_same_shape(worded(case), plain)
         answers[polarity] = base
         if isinstance(base, Refused) or isinstance(hidden, Refused) or isinstance(seen, Refused):
             continue
@@ -363,6 +371,13 @@ def _meaning(candidate: Candidate, declared: Declared, case: Case) -> tuple[str,
     if "keep" in answers and not isinstance(answers["keep"], Refused):
         return "keep", "assumed: a hidden key has influence however it is spelled"
     return refused(ValueError("no form of mask is taken")) if not answers else _first_refusal(answers)
+
+
+def _of_same_shape(masked: Outcome, plain: Outcome) -> Outcome:
+    """Refuse a mask that is broadcast to something else than scores."""
+    if isinstance(masked, Refused) or isinstance(plain, Refused) or masked.shape == plain.shape:
+        return masked
+    return refused(ValueError(f"a mask of this shape makes the output {masked.shape}"))
 
 
 MEANINGS = {"keep": "False", "drop": "True", "additive": "-inf"}

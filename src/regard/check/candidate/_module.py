@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,14 +46,47 @@ class Projections:
 
     names: dict[str, str]
     turned: dict[str, bool]
+    heads: int
 
     def weights(self, torch: Any, given: dict[str, Any]) -> dict[str, Any]:
         """Parameters with these matrices, which multiply x from the right."""
         if "packed" in self.names:
-            given = {"packed": torch.cat([given[role] for role in ("wq", "wk", "wv")], dim=1), "wo": given["wo"]}
+            given = {"packed": self._packed(torch, [given[role] for role in ("wq", "wk", "wv")]), "wo": given["wo"]}
         return {
             name: given[role].T.contiguous() if self.turned[role] else given[role] for role, name in self.names.items()
         }
+
+    def _packed(self, torch: Any, matrices: list[Any]) -> Any:
+        """Side by side as (3, H, D); as (H, 3, D) under the name that BLOOM's and GPT-NeoX's checkpoints have."""
+        if "query_key_value" not in self.names["packed"]:
+            return torch.cat(matrices, dim=1)
+        width = len(matrices[0])
+        return torch.stack([w.view(width, self.heads, -1) for w in matrices], dim=2).reshape(width, -1)
+
+
+@contextmanager
+def evaluating(module: Any) -> Iterator[None]:
+    """Within it no part of a module is in training; afterwards each is as it was."""
+    before = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training
+
+
+class PlainModule:
+    """A module without projections as a function, not in training."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.__qualname__ = type(module).__name__
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Call it, dropout off."""
+        with evaluating(self.module):
+            return self.module(*arguments, **options)
 
 
 class LayerModule:
@@ -72,12 +107,8 @@ class LayerModule:
             for name, p in self.module.named_parameters()
             if p.is_floating_point()
         }
-        training = self.module.training
-        self.module.eval()
-        try:
+        with evaluating(self.module):
             return torch.func.functional_call(self.module, {**others, **weights}, (x,) * self.operands, options)
-        finally:
-            self.module.train(training)
 
 
 def as_layer(module: Any) -> LayerModule | None:
@@ -92,6 +123,8 @@ def as_layer(module: Any) -> LayerModule | None:
     if not parameters:
         return None
     kind = type(module).__name__
+    if getattr(module, "bias_k", None) is not None:
+        raise UnsupportedError(f"{kind} has bias_k, a key that is not among x: check knows layers without")
     names = {role: name for name in parameters if (role := _role(name))}
     missing = [role for role in ("wq", "wk", "wv") if role not in names] if "packed" not in names else []
     if missing:
@@ -105,7 +138,7 @@ def as_layer(module: Any) -> LayerModule | None:
         if sorted(shape) != [width, 3 * width if role == "packed" else width]:
             raise UnsupportedError(f"{kind} has {name} of shape {shape}, and check knows square ones of {width} only")
     turned = {role: not _is_transposed(module, name) for role, name in names.items()}
-    return LayerModule(module, Projections(names, turned), LayerSize(heads, width, "wo" in names))
+    return LayerModule(module, Projections(names, turned, heads), LayerSize(heads, width, "wo" in names))
 
 
 def _role(name: str) -> str | None:

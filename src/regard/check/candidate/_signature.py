@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from inspect import Parameter
 from typing import Any
 
@@ -47,13 +47,19 @@ OPTIONS = ("mask", "causal", "scale", "bias", "alibi", "softcap", "window", "dro
 
 @dataclass(frozen=True)
 class Signature:
-    """Parameters by role. ``positional`` holds the roles of the leading parameters that are passed by position."""
+    """Parameters by role. ``positional`` holds the roles of the leading parameters that are passed by position.
+
+    ``unasked`` are parameters whose role another one has. ``off`` has what is passed for options without a default,
+    or on by default, where they are not asked for.
+    """
 
     positional: tuple[str, ...]
     named: Mapping[str, str]
     only_positional: tuple[tuple[str, Any], ...] = ()
     evidence: str = ""
     takes_any: bool = False
+    off: Mapping[str, Any] = field(default_factory=dict)
+    unasked: tuple[str, ...] = ()
 
     def with_options(self, declared: frozenset[str]) -> Signature:
         """Pass declared options by our own names to a function that takes any keyword."""
@@ -72,10 +78,22 @@ class Signature:
 
     def place(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments and keyword arguments for values by role; a role without a parameter is left out."""
+        values = {**self.off, **values}
         arguments = [values[role] for role in self.positional]
         last = max((i for i, (role, _) in enumerate(self.only_positional) if role in values), default=-1)
         arguments += [values.get(role, default) for role, default in self.only_positional[: last + 1]]
         return arguments, {self.named[role]: value for role, value in values.items() if role in self.named}
+
+
+# What switches an option off; None does for the others.
+_OFF = {"causal": False, "dropout": 0.0}
+
+
+def _must_be_told(p: Parameter, roles: Mapping[str, str], positional: tuple[str, ...]) -> str | None:
+    """Role of an option that has no default, or is on by default."""
+    role = roles.get(p.name)
+    is_option = role in OPTIONS and role not in positional
+    return role if is_option and (p.default is Parameter.empty or (role == "causal" and p.default is True)) else None
 
 
 def read(fn: Callable[..., Any]) -> Signature:
@@ -94,18 +112,23 @@ def read(fn: Callable[..., Any]) -> Signature:
         positional = (*first, *(roles[p.name] for p in required if p.name in roles))
         named = {r: n for n, r in roles.items() if r not in positional}
         return Signature(positional, named, evidence="its parameters are named like a layer's matrices")
+    by_keyword = {roles.get(p.name) for p in parameters if p.kind is Parameter.KEYWORD_ONLY} >= set(OPERANDS)
     operands = [roles.get(p.name) for p in leading[:3]]
-    known = sorted(filter(None, operands)) == sorted(OPERANDS)
-    positional = tuple(filter(None, operands)) if known else OPERANDS
-    rest = leading[3:]
-    named = {
-        role: p.name
-        for p in [*rest, *(p for p in parameters if p.kind is Parameter.KEYWORD_ONLY)]
-        if (role := roles.get(p.name)) and p.kind is not Parameter.POSITIONAL_ONLY and role not in positional
-    }
+    known = by_keyword or sorted(filter(None, operands)) == sorted(OPERANDS)
+    positional = () if by_keyword else tuple(filter(None, operands)) if known else OPERANDS
+    rest = leading if by_keyword else leading[3:]
+    by_name = [p for p in (*rest, *parameters) if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    able = [p for p in dict.fromkeys(by_name) if p in rest or p.kind is p.KEYWORD_ONLY]
+    chosen: dict[str, str] = {}
+    for p in able:  # of two masks that over queries and keys, and the first of other pairs
+        role = roles.get(p.name)
+        if role and role not in positional and (role not in chosen or "padding" in chosen[role]):
+            chosen[role] = p.name
+    unasked = tuple(p.name for p in able if roles.get(p.name) in chosen and p.name not in chosen.values())
+    off = {role: _OFF.get(role) for p in [*rest, *parameters] if (role := _must_be_told(p, roles, positional))}
     unnamed = tuple((roles.get(p.name, ""), p.default) for p in rest if p.kind is Parameter.POSITIONAL_ONLY)
     takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
-    return Signature(positional, named, unnamed, "their names" if known else "their order", takes_any)
+    return Signature(positional, chosen, unnamed, "their names" if known else "their order", takes_any, off, unasked)
 
 
 def documented(fn: Callable[..., Any]) -> list[Parameter]:

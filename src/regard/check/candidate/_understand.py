@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from regard.check.answers._layers import USUAL
@@ -10,17 +9,18 @@ from regard.check.answers._layers import USUAL
 from ._candidate import Candidate, Words
 from ._guess import Declared, Known, guess
 from ._guess_layer import guess_layer
-from ._module import as_layer, is_module
+from ._module import PlainModule, as_layer, is_module
 from ._signature import read
 
 
-def understand(fn: Callable[..., Any], declared: Declared, dtype: str) -> Known:
+def understand(fn: Any, declared: Declared, dtype: str) -> Known:
     """Find out what a function is and how it wants to be called, where that is not declared."""
     words = Words(causal=declared.causal or "bottom-right", window=declared.window or "total")
     module = as_layer(fn) if is_module(fn) else None
     if module is not None:
         return guess_layer(Candidate(module, module.signature, words, dtype), declared, module.size)
-    signature = read(getattr(fn, "forward", fn) if is_module(fn) else fn)
+    signature = read(fn.forward if is_module(fn) else fn)
+    fn = PlainModule(fn) if is_module(fn) else fn
     if signature.is_layer:
         return guess_layer(Candidate(fn, signature, words, dtype), declared, USUAL)
     return guess(Candidate(fn, signature.with_options(declared.supports or frozenset()), words, dtype), declared)

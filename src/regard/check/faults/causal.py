@@ -51,7 +51,10 @@ GROUP.add(
     "CAUSAL_TRANSPOSED",
     "queries see their own and later keys, not earlier ones",
     RULE,
-    {"": _rule(lambda case, q, k: distance(case, q, k) >= 0)},
+    {
+        "": _rule(lambda case, q, k: distance(case, q, k) >= 0),
+        "from the start": _rule(lambda case, q, k: distance(replace(case, from_start=True), q, k) >= 0),
+    },
 )
 GROUP.add(
     "CAUSAL_INVERTED",

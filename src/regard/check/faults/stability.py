@@ -40,7 +40,11 @@ GROUP.add(
     "NO_MAX",
     "exp is taken of the scores as they are, without subtracting the maximum",
     ROWS_OWN,
-    {"": _peak(lambda s: 0.0), "a sum of 0 guarded": _quiet(_peak(lambda s: 0.0))},
+    {
+        "": _peak(lambda s: 0.0),
+        "a sum of 0 guarded": _quiet(_peak(lambda s: 0.0)),
+        "the mean is subtracted": _peak(lambda s: s.mean(axis=-1, keepdims=True)),
+    },
 )
 GROUP.add(
     "MAX_GLOBAL",

@@ -31,6 +31,7 @@ _EXACT = {
     "OUTPUT_ALIASES_INPUT": "out = f(q, k, v)\ngot, want = any(np.shares_memory(out, x) for x in (q, k, v)), False",
     "OUTPUT_BUFFER_REUSED": "got = f(q, k, v)\nwant = got.copy()\nf(q, k, -v)",
     "NONDETERMINISTIC": "got, want = f(q.copy(), k, v), f(q.copy(), k, v)",
+    "VIEWS_REFUSED": "f(np.repeat(q, 2, axis=-1)[..., ::2], k, v)\ngot = want = f(q[..., ::-1], k, v)",
     "READ_ONLY_REFUSED": "for x in (q, k, v):\n    x.setflags(write=False)\ngot = want = f(q, k, v)",
     "OUT_DTYPE": "got, want = str(f(q, k, v).dtype), str(q.dtype)",
     "EMPTY_SHAPE_CRASH": (

@@ -11,9 +11,6 @@ from regard._types import Array
 from regard.check.answers._case import Case
 from regard.check.answers._tolerance import Outcome, Refused
 
-# What EXPECTED_NOT_FOUND says, before the name of what was expected.
-NO_SIGN = "there is no sign of "
-
 
 @dataclass(frozen=True, eq=False)
 class Example:
@@ -41,6 +38,8 @@ class Example:
         got = self.got.message if isinstance(self.got, Refused) else spelled(self.got)
         if self.case.dropout is not None:
             lines.append("share of zeros, of 1/(1 - p), mean and spread of row sums, equal zeros of heads, of batches:")
+        if not isinstance(self.got, Refused) and self.got.shape != self.expected.shape:
+            lines.append(f"{self.what}expected shape {self.expected.shape}, yours {self.got.shape}")
         return "\n".join([*lines, f"{self.what}expected {spelled(self.expected)}", f"{self.what}yours    {got}"])
 
 
@@ -65,9 +64,11 @@ class Finding:
     example : Example or None
         The smallest case that shows it.
     script : str
-        A program that shows it and needs only NumPy; exit code 1 while the fault is there.
+        A program that shows it and needs only NumPy and the function's library; exit code 1 while it is so.
     expected : str or None
         The reason why it was expected, if it was.
+    about : str
+        Of EXPECTED_NOT_FOUND, the name that was expected.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Finding:
     example: Example | None = None
     script: str = ""
     expected: str | None = None
+    about: str = ""
 
     def __str__(self) -> str:
         head = "EXPECTED" if self.expected else self.level.upper()

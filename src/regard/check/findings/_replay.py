@@ -16,21 +16,27 @@ from regard.check.candidate._candidate import Candidate
 
 from ._finding import Example, is_identity
 
-_RIGHT = '''
-def right(query, key, value, keep, scale, softcap=None, bias=0.0):
-    """Attention in float64, (batch, head, position, feature)."""
-    q, k, v = (np.asarray(x, np.float64) for x in (query, key, value))
-    group = q.shape[1] // k.shape[1]
-    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
-    scores = scale * (q @ k.swapaxes(-1, -2))
+WEIGHTS = '''
+def weights(query, key, keep, scale, softcap=None, bias=0.0):
+    """Weights of attention in float64, (batch, head, query, key)."""
+    q, k = np.asarray(query, np.float64), np.asarray(key, np.float64)
+    scores = scale * (q @ np.repeat(k, q.shape[1] // k.shape[1], axis=1).swapaxes(-1, -2))
     if softcap is not None:
         scores = softcap * np.tanh(scores / softcap)
     scores = np.where(keep, scores + bias, -np.inf)
     top = scores.max(axis=-1, keepdims=True)
     e = np.exp(scores - np.where(np.isinf(top), 0, top))
     total = e.sum(axis=-1, keepdims=True)
-    weights = e / np.where(total == 0, 1, total)
-    return weights @ np.where(np.isfinite(v), v, 0)
+    return e / np.where(total == 0, 1, total)
+'''
+_RIGHT = f'''
+{WEIGHTS.strip()}
+
+
+def right(query, key, value, keep, scale, softcap=None, bias=0.0):
+    """Attention in float64, (batch, head, position, feature)."""
+    p, v = weights(query, key, keep, scale, softcap, bias), np.asarray(value, np.float64)
+    return p @ np.repeat(np.where(np.isfinite(v), v, 0), p.shape[1] // v.shape[1], axis=1)
 '''
 _LAYER = '''
 def layer(x, wq, wk, wv, wo, heads, keep):
@@ -68,13 +74,13 @@ def script(name: str, does: str, candidate: Candidate, example: Example) -> str:
     parts = [
         f'"""{name}: {does}. Exit code 1 while the fault is there."""',
         IMPORTS,
-        f"name, rtol = {name!r}, {_tolerance(example, candidate)}",
+        f"name, rtol = {name!r}, {tolerance(example, candidate)}",
     ]
     if case.dropout is not None:
         parts += [_dropout(candidate, case, example)]
     elif case.layer:
         parts += [
-            _matrices(case, candidate.dtype),
+            layer_lines(case, candidate.dtype),
             _RIGHT.strip(),
             "",
             _LAYER.strip(),
@@ -89,7 +95,7 @@ def script(name: str, does: str, candidate: Candidate, example: Example) -> str:
     return "\n".join([*parts, _COMPARE.strip(), ""])
 
 
-def _tolerance(example: Example, candidate: Candidate) -> float:
+def tolerance(example: Example, candidate: Candidate) -> float:
     """Fine enough for the example: a fault that is smaller than the dtype's usual tolerance is shown all the same."""
     usual = _RELATIVE[candidate.dtype]
     if isinstance(example.got, Refused) or example.got.shape != example.expected.shape:
@@ -120,7 +126,7 @@ def _keep(case: Case, queries: int, keys: int) -> str:
     return "keep = True" if keep.all() else f"keep = {literal(keep, 'bool')}"
 
 
-def _matrices(case: Case, dtype: str) -> str:
+def layer_lines(case: Case, dtype: str) -> str:
     assert case.layer
     named = {
         "x": case.query,
@@ -184,7 +190,7 @@ def _call(candidate: Candidate, case: Case, where: tuple[int, ...], example: Exa
     source = import_line(candidate.fn)
     if source is None:
         return _recorded(candidate, case, where, example)
-    named = _layer_words(candidate, case) if case.layer else passed(candidate, case, where)
+    named = layer_words(candidate, case) if case.layer else passed(candidate, case, where)
     turned = ".swapaxes(0, 1)" if candidate.words.layout == "sbe" else ""
     return f"{source}{preamble(candidate)}\n\n\ndef call():\n    return {called(candidate, named)}{turned}\n\n"
 
@@ -211,7 +217,11 @@ def called(candidate: Candidate, named: dict[str, str]) -> str:
     return f"read(attention({text}){element})" if own else f"attention({text}){element}"
 
 
-def _layer_words(candidate: Candidate, case: Case) -> dict[str, str]:
+# From a mask of four axes to those that the function takes.
+_CUT = {"qk": "[0, 0]", "bqk": "[:, 0]", "bk": "[:, 0, 0]"}
+
+
+def layer_words(candidate: Candidate, case: Case) -> dict[str, str]:
     assert case.layer
     values = {role: role for role in ("x", "wq", "wk", "wv", "wo")} | {"heads": str(case.layer.heads)}
     if candidate.words.layout == "sbe":
@@ -219,9 +229,7 @@ def _layer_words(candidate: Candidate, case: Case) -> dict[str, str]:
     if case.causal and not candidate.words.always_causal:
         values["causal"] = "True"
     if case.mask is not None:
-        values["mask"] = _as_meant(
-            candidate, "mask" + {"qk": "[0, 0]", "bk": "[:, 0, 0]"}.get(candidate.words.mask_shape, "")
-        )
+        values["mask"] = _as_meant(candidate, "mask" + _CUT.get(candidate.words.mask_shape, ""))
     return values
 
 
@@ -239,7 +247,7 @@ def passed(candidate: Candidate, case: Case, where: tuple[int, ...]) -> dict[str
         values.pop("causal", None)
     if case.mask is not None:
         keep = f"mask{index(_fitting(case.mask, where))}"
-        keep += {"qk": "[0, 0]", "bk": "[:, 0, 0]"}.get(candidate.words.mask_shape, "") if not where else ""
+        keep += "" if where else _CUT.get(candidate.words.mask_shape, "")
         values["mask"] = _as_meant(candidate, keep)
     if case.bias is not None:
         values["bias"] = f"bias{index(_fitting(case.bias, where))}"

@@ -10,5 +10,4 @@ from ._backward import ByVjp as ByVjp
 from ._backward import backward_of as backward_of
 from ._faults import CATALOGUE as CATALOGUE
 from ._faults import GROUP as GROUP
-from ._layer import layer_findings as layer_findings
 from ._verdicts import VERDICTS as VERDICTS

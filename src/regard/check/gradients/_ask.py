@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -11,17 +12,18 @@ from regard.check.answers._probes import Setting
 from regard.check.answers._tolerance import ALIKE, FAIL, Judge, Refused
 from regard.check.candidate._candidate import Candidate
 from regard.check.findings._finding import Finding
+from regard.check.findings._verdicts import Verdict
 from regard.check.instruments._dictionary import Variant
 
-from ._backward import NO_GRADIENT, Backward
+from ._backward import Backward
 from ._evidence import measured_lines
 from ._example import GradientExample, smallest
 from ._judge import GradientJudge
-from ._oracle import SHORT
-from ._probes import ELSEWHERE, EMPTY_ROW, Probe, attends
+from ._oracle import SHORT, Partial
+from ._probes import ELSEWHERE, EMPTY_ROWS, Probe, attends
 from ._replay import gradient_script
-from ._search import Answer, GradientSearch, gradient_models, modelled
-from ._verdicts import CUT, DROPOUT, EMPTY, IMPRECISE, REFUSED, UNKNOWN, UNSTEADY, Verdict
+from ._search import Answer, Cut, GradientSearch, gradient_models, modelled
+from ._verdicts import CUT, DROPOUT, EMPTY, IMPRECISE, REFUSED, UNKNOWN, UNSTEADY
 
 # Below this an error that no fault explains is one of precision.
 _IMPRECISE = 1e-2
@@ -34,14 +36,15 @@ def gradient_findings(
     setting: Setting,
     in_time: Callable[[], bool],
 ) -> list[Finding]:
-    """Find out which faults the gradients of a function have.
+    """Find out which faults the gradients of a function, or of a whole layer, have.
 
     Only cases whose output is right are asked about: a wrong output has other gradients, and is reported for itself.
 
     Parameters
     ----------
     backward : callable
-        From a case and the gradient of its output, ``(B, Hq, Sq, Dv)``, to gradients by name, or a refusal.
+        From a case and the gradient of its output, ``(B, Hq, Sq, Dv)``, or ``(B, S, E)`` of a layer, to gradients by
+        name, or a refusal.
     candidate : Candidate
         The function, for its outputs, and to be called in scripts.
     supports : frozenset of str
@@ -51,8 +54,7 @@ def gradient_findings(
     in_time : callable
         Whether there is time for another question.
     """
-    inquiry = Inquiry(backward, candidate, supports, setting, in_time)
-    return inquiry.findings() if "attention" in supports else []
+    return Inquiry(backward, candidate, supports, setting, in_time).findings()
 
 
 class Inquiry:
@@ -73,13 +75,12 @@ class Inquiry:
     def findings(self) -> list[Finding]:
         """All that is found."""
         answers = {probe.name: self._ask(probe) for probe in self.models.probes.values() if self._may_ask(probe)}
-        if not answers:
-            return []
         cut = self._cut(answers)
-        if cut:
-            return [cut]
+        answers = {name: x for name, x in answers.items() if not isinstance(x, Cut)}
+        if not answers:
+            return cut
         found = self._explained(answers)
-        return [*found, *filter(None, (self._unsteady(answers), self._dropout()))]
+        return [*cut, *found, *filter(None, (self._unsteady(answers), self._dropout()))]
 
     def _ask(self, probe: Probe) -> Answer:
         return self.backward(probe.case, probe.grad_out)
@@ -92,21 +93,31 @@ class Inquiry:
         judge, got = Judge.of(probe.case, self.setting.dtype), self.candidate(probe.case)
         if isinstance(got, Refused) or got.shape != judge.right.shape:
             return False
-        got = np.where(attends(probe.case), got, judge.right) if probe.name == ELSEWHERE else got
+        got = np.where(attends(probe.case), got, judge.right) if probe.name in ELSEWHERE else got
         near = ALIKE[self.setting.dtype] * max(1.0, float(np.nanmax(np.abs(judge.right))))
         return judge.passes(got) or bool(np.nanmax(np.abs(got - judge.right)) <= near and not np.isnan(got).any())
 
     # What is no entry of the catalogue.
 
-    def _cut(self, answers: Mapping[str, Answer]) -> Finding | None:
-        messages = {name: x.message for name, x in answers.items() if isinstance(x, Refused) and _is_cut(x.message)}
-        if not messages:
-            return None
-        first = next(iter(messages))
-        return self._verdict(CUT, f"{len(messages)} of {len(answers)} probes", (f"{first}: {messages[first]}",))
+    def _cut(self, answers: Mapping[str, Answer]) -> list[Finding]:
+        """Report what nothing leads back to: the whole call, or single operands by name."""
+        whole: dict[str, list[str]] = defaultdict(list)
+        single: dict[str, list[str]] = defaultdict(list)
+        for name, got in answers.items():
+            if isinstance(got, Cut):
+                whole[got.message].append(name)
+            for role in got.cut if isinstance(got, Partial) else ():
+                single[role].append(name)
+        if not whole and not single:
+            return []
+        evidence = [f"{', '.join(names)}: {message}" for message, names in whole.items()]
+        evidence += [f"{', '.join(names)}: the gradient of {role} is None" for role, names in single.items()]
+        share = f"{len(set().union(*whole.values(), *single.values()))} of {len(answers)} probes"
+        does = None if whole else f"no gradient is passed back to {' and '.join(single)}"
+        return [CUT.finding(share, *evidence, does=does)]
 
     def _refused(self, answers: Mapping[str, Answer]) -> list[Finding]:
-        names = [name for name, x in answers.items() if isinstance(x, Refused)]
+        names = [name for name, x in answers.items() if isinstance(x, Refused) and not x.died]
         if not names:
             return []
         first = answers[names[0]]
@@ -128,17 +139,22 @@ class Inquiry:
 
     def _dropout(self) -> Finding | None:
         """With one seed, what is dropped must be the same there and back: <v, dv> = <o, do>."""
-        probe = self.models.probes["rect"]
+        probe = self.models.probes["rect"]  # of attention: a layer is not asked for dropout
         case = replace(probe.case, dropout=0.25)
         if not case.features <= self.supports or not self.in_time():
             return None
         with np.errstate(all="ignore"):
             try:
                 out, again = self.candidate.raw(case), self.candidate.raw(case)
-            except (Exception, SystemExit):
+            except Exception:
                 return None
         got = self.backward(case, probe.grad_out)
-        if isinstance(got, Refused) or out.shape != probe.grad_out.shape or not np.array_equal(out, again):
+        if (
+            isinstance(got, Refused)
+            or "value" not in got
+            or out.shape != probe.grad_out.shape
+            or not np.array_equal(out, again)
+        ):
             return None
         left, right = float((case.value * got["value"]).sum()), float((out * probe.grad_out).sum())
         bound = self.models.judges["rect"].bounds["value"]
@@ -154,7 +170,7 @@ class Inquiry:
         explanations = search.singles()
         separate: list[Finding] = []
         if search.failing and not explanations:
-            nan = [name for name in (ELSEWHERE, EMPTY_ROW) if name in answers and _has_nan(answers[name])]
+            nan = [name for name in EMPTY_ROWS if name in answers and _has_nan(answers[name])]
             separate = [*self._empty_row(nan, answers), *self._refused(answers)]
             answers = {n: x for n, x in answers.items() if n not in nan and not isinstance(x, Refused)}
             search = GradientSearch(self.models, answers, self.in_time)
@@ -204,7 +220,7 @@ class Inquiry:
         got = answers[names[0]]
         assert not isinstance(got, Refused)
         where = ", ".join(SHORT[name] for name, x in got.items() if not np.isfinite(x).all())
-        sent = "nothing is sent back to the empty row" if names[0] == ELSEWHERE else "all rows get something back"
+        sent = "nothing is sent back to the empty row" if names[0] in ELSEWHERE else "all rows get something back"
         example = self._smallest(names[0], lambda judge, got: self.in_time() and _has_nan(got))
         return [self._verdict(EMPTY, "seen", (f"NaN or Inf in {where} on {names[0]}: {sent}",), example)]
 
@@ -218,28 +234,13 @@ class Inquiry:
         script = ""
         if example is not None:
             script = gradient_script(verdict.name, verdict.does, self.candidate, self.backward, example)
-        return Finding(
-            verdict.name,
-            verdict.level,
-            certainty,
-            verdict.does,
-            verdict.why,
-            verdict.mend,
-            evidence,
-            (),
-            example,
-            script,
-        )
+        return verdict.finding(certainty, *evidence, example=example, script=script)
 
 
 def _telling(search: GradientSearch) -> str:
     """Return the first probe whose gradients are wrong; one that is not refused, if there is one."""
     answered = [name for name in search.failing if not isinstance(search.answers[name], Refused)]
     return (answered or search.failing)[0]
-
-
-def _is_cut(message: str) -> bool:
-    return "not require grad" in message or NO_GRADIENT in message
 
 
 def _has_nan(got: Answer) -> bool:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from regard._types import Array
 from regard.check.answers._case import Case
+from regard.check.arrays import GraphCutError
 from regard.check.candidate import _guard
 from regard.check.candidate._candidate import Call, Candidate, quiet, refused
 from regard.check.candidate._signature import OPERANDS, role_of
 
-from ._search import Answer
+from ._layer import ROLES
+from ._oracle import SHORT, Partial
+from ._search import Answer, Cut
 
 Backward: TypeAlias = Callable[[Case, Array], Answer]
 
-NO_GRADIENT = "passes no gradient back"
+# What a function of attention, and a layer, may have gradients of.
+_OF = {False: (*OPERANDS, "bias"), True: ROLES}
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,11 @@ class Joined(ABC):
     """Gradients of a candidate, call by call, joined."""
 
     candidate: Candidate
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What there may be a gradient of."""
+        return _OF[self.candidate.signature.is_layer]
 
     @abstractmethod
     def pulled(self, call: Call, grad: Array) -> Mapping[str, Any]:
@@ -37,22 +46,30 @@ class Joined(ABC):
         try:
             with quiet():
                 return self._answer(case, grad_out)
-        except (Exception, SystemExit) as error:
+        except GraphCutError as error:
+            return Cut(str(error))
+        except BaseException as error:
             return refused(error)
 
     def _answer(self, case: Case, grad_out: Array) -> Mapping[str, Array]:
         total: dict[str, Array] = {}
+        cut: dict[str, None] = {}
         for call in self.candidate.calls(case):
             grad = grad_out[call.where]
             for role, x in self.pulled(call, self._turned(grad, grad.ndim)).items():
-                if role in (*OPERANDS, "bias") and getattr(case, role, None) is not None:
+                if role == "bias" and case.bias is None:
+                    continue
+                if x is None:
+                    cut[role] = None
+                else:
                     self._add(total, case, role, call.where, x)
-        return total
+        found = {role: x for role, x in total.items() if role not in cut}
+        if cut and not found:
+            raise GraphCutError(f"no gradient is passed back: those of {', '.join(cut)} are None")
+        return Partial(found, tuple(cut)) if cut else found
 
     def _add(self, total: dict[str, Array], case: Case, role: str, where: tuple[int, ...], x: Any) -> None:
         """Add the gradient of one call to what it is the gradient of."""
-        if x is None:
-            raise TypeError(f"{NO_GRADIENT}: that of {role} is None")
         found = self.candidate.arrays.read(x).astype(np.float64)
         found = found if role == "bias" else self._turned(found, 4 - len(where))
         if not where:
@@ -63,6 +80,8 @@ class Joined(ABC):
 
     def _turned(self, x: Array, axes: int) -> Array:
         """To the function's layout, or back."""
+        if self.candidate.signature.is_layer:
+            return self.candidate.batch_first(x)
         return np.swapaxes(x, -2, -3) if "sh" in self.candidate.words.layout and x.ndim == axes else x
 
 
@@ -70,10 +89,12 @@ class Joined(ABC):
 class ByVjp(Joined):
     """A function that comes with one for the way back: ``vjp(grad_out, *arguments of the function)``.
 
-    It returns the gradients in the order of the function's operands, that of a bias after them, or by name.
+    It returns the gradients in the order of the function's operands, that of a bias after them, or by name. A layer's
+    operands are x and its matrices. ``names`` holds the names that were seen, and what they belong to.
     """
 
     vjp: Callable[..., Any]
+    names: dict[str, str] = field(default_factory=dict, compare=False)
 
     def pulled(self, call: Call, grad: Array) -> Mapping[str, Any]:
         """Call it."""
@@ -82,23 +103,29 @@ class ByVjp(Joined):
             arguments = [self.candidate.send(grad), *call.arguments]
             found = _guard.call(self.vjp, arguments, call.keywords, arrays, "attention.vjp")
         if isinstance(found, Mapping):
-            return {role: x for name, x in found.items() if (role := operand_of(str(name)))}
+            meant = {name: role for name in found if (role := operand_of(str(name), self.roles))}
+            self.names.update({str(name): role for name, role in meant.items()})
+            return {role: found[name] for name, role in meant.items()}
         if not isinstance(found, tuple | list):
-            raise TypeError(f"vjp returns {type(found).__name__}: it must return (dq, dk, dv), or a mapping by name")
+            shorts = ", ".join(SHORT[role] for role in self.order if role != "bias")
+            raise TypeError(f"vjp returns {type(found).__name__}: it must return ({shorts}), or a mapping by name")
         return dict(zip(self.order, found, strict=False))
 
     @property
     def order(self) -> tuple[str, ...]:
         """What the results belong to."""
-        first = [role for role in self.candidate.signature.positional if role in OPERANDS]
-        return (*first, *(role for role in OPERANDS if role not in first), "bias")
+        signature = self.candidate.signature
+        given = (
+            (*signature.positional, *signature.named) if signature.is_layer else (*signature.positional, *self.roles)
+        )
+        return tuple(dict.fromkeys(role for role in given if role in self.roles))
 
 
-def operand_of(name: str) -> str | None:
+def operand_of(name: str, among: tuple[str, ...] = _OF[False]) -> str | None:
     """Tell which operand a gradient's name means, such as query, q, dq or grad_q."""
     plain = name.lower().replace("_", "")
     roles = (role_of(plain.removeprefix(prefix)) for prefix in ("", "d", "grad"))
-    return next((role for role in roles if role in (*OPERANDS, "bias")), None)
+    return next((role for role in roles if role in among), None)
 
 
 @dataclass(frozen=True)
@@ -107,23 +134,18 @@ class ByLibrary(Joined):
 
     def pulled(self, call: Call, grad: Array) -> Mapping[str, Any]:
         """Call the function, and what the library makes of it."""
-        return pulled_by_library(self.candidate, call, grad, (*OPERANDS, "bias"))
+        candidate, slots = self.candidate, _slots(self.candidate, call, self.roles)
 
+        def fn(*operands: Any) -> Any:
+            filled = dict(zip(slots.values(), operands, strict=True))
+            arguments = [filled.get(at, x) for at, x in enumerate(call.arguments)]
+            keywords = {name: filled.get(name, x) for name, x in call.keywords.items()}
+            return candidate.element_of(candidate.invoke(Call(arguments, keywords)))
 
-def pulled_by_library(candidate: Candidate, call: Call, grad: Array, roles: tuple[str, ...]) -> dict[str, Array]:
-    """Go back through one call to those of the roles that it has an argument for."""
-    slots = _slots(candidate, call, roles)
-
-    def fn(*operands: Any) -> Any:
-        filled = dict(zip(slots.values(), operands, strict=True))
-        arguments = [filled.get(at, x) for at, x in enumerate(call.arguments)]
-        keywords = {name: filled.get(name, x) for name, x in call.keywords.items()}
-        return candidate.element_of(candidate.invoke(Call(arguments, keywords)))
-
-    given = [call.arguments[at] if isinstance(at, int) else call.keywords[at] for at in slots.values()]
-    with candidate.arrays.calling(candidate.dtype):
-        _, pullback = candidate.arrays.pull(fn, given)
-        return dict(zip(slots, pullback(grad), strict=True))
+        given = [call.arguments[at] if isinstance(at, int) else call.keywords[at] for at in slots.values()]
+        with candidate.arrays.calling(candidate.dtype):
+            _, pullback = candidate.arrays.pull(fn, given)
+            return dict(zip(slots, pullback(grad), strict=True))
 
 
 def backward_of(candidate: Candidate, vjp: Callable[..., Any] | None) -> Backward | None:

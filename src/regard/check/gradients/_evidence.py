@@ -13,8 +13,11 @@ from regard._types import Array
 from regard.check.answers._case import Case
 from regard.check.answers._oracle import RIGHT
 from regard.check.answers._tolerance import FAIL, Refused
+from regard.check.candidate._signature import OPERANDS
+from regard.check.findings._finding import arrays_of
 
 from ._judge import GradientJudge
+from ._layer import ROLES
 from ._oracle import SHORT, Gradients, members
 from ._probes import Probe, attends
 from ._search import Answer
@@ -39,11 +42,12 @@ class Sides:
 
 @dataclass(frozen=True)
 class GradientLaw:
-    """A property of the gradients of softmax attention, in words."""
+    """A property of the gradients of softmax attention, or of a layer, in words; ``needs`` names those it is about."""
 
     name: str
     says: str
     sides: Callable[[GradientJudge, Gradients], Sides | None]
+    needs: tuple[str, ...] = OPERANDS
 
 
 def _keys(judge: GradientJudge, got: Gradients) -> Sides | None:
@@ -60,20 +64,32 @@ def _values(judge: GradientJudge, got: Gradients) -> Sides:
 
 
 def _inner(judge: GradientJudge, got: Gradients, name: str) -> tuple[Array, Array]:
-    x = getattr(judge.probe.case, name)
+    x = _operands(judge.probe.case)[name]
     return np.asarray((x * got[name]).sum()), np.asarray((np.abs(x) * judge.bounds[name]).sum())
 
 
-def _products(judge: GradientJudge, got: Gradients) -> Sides:
-    (left, one), (right, other) = _inner(judge, got, "query"), _inner(judge, got, "key")
-    return Sides(left, right, one + other)
+def _balanced(*names: str) -> Callable[[GradientJudge, Gradients], Sides]:
+    """Compare <a, da> of the first with the sum of those of the others."""
+
+    def sides(judge: GradientJudge, got: Gradients) -> Sides:
+        (left, slack), *others = (_inner(judge, got, name) for name in names)
+        return Sides(left, sum((x for x, _ in others), np.zeros(())), sum((x for _, x in others), slack))
+
+    return sides
 
 
-def _outputs(judge: GradientJudge, got: Gradients) -> Sides:
-    left, slack = _inner(judge, got, "value")
-    return Sides(
-        left, np.asarray((judge.probe.grad_out * RIGHT(replace(judge.probe.case, nan_rows=False))).sum()), slack
-    )
+def _linear(name: str) -> Callable[[GradientJudge, Gradients], Sides]:
+    """Compare <a, da> with <o, do>."""
+
+    def sides(judge: GradientJudge, got: Gradients) -> Sides:
+        left, slack = _inner(judge, got, name)
+        return Sides(left, _pull(judge.probe), slack)
+
+    return sides
+
+
+def _pull(probe: Probe) -> Array:
+    return np.asarray((probe.grad_out * RIGHT(replace(probe.case, nan_rows=False))).sum())
 
 
 GRADIENT_LAWS = (
@@ -81,8 +97,19 @@ GRADIENT_LAWS = (
         "KEY_GRADIENTS_CANCEL", "over the keys dk sums to 0: a vector added to every key changes nothing", _keys
     ),
     GradientLaw("VALUE_GRADIENTS_ADD_UP", "over the keys dv sums to the sum of do: weights sum to 1", _values),
-    GradientLaw("QUERIES_BALANCE_KEYS", "<q, dq> = <k, dk>: 2 q with k / 2 changes nothing", _products),
-    GradientLaw("VALUES_BALANCE_OUTPUT", "<v, dv> = <o, do>: the output is linear in the values", _outputs),
+    GradientLaw("QUERIES_BALANCE_KEYS", "<q, dq> = <k, dk>: 2 q with k / 2 changes nothing", _balanced("query", "key")),
+    GradientLaw("VALUES_BALANCE_OUTPUT", "<v, dv> = <o, do>: the output is linear in the values", _linear("value")),
+    GradientLaw(
+        "WQ_BALANCES_WK", "<wq, dwq> = <wk, dwk>: 2 wq with wk / 2 changes nothing", _balanced("wq", "wk"), ROLES[1:3]
+    ),
+    GradientLaw("WV_BALANCES_OUTPUT", "<wv, dwv> = <o, do>: the output is linear in wv", _linear("wv"), ("wv",)),
+    GradientLaw("WO_BALANCES_OUTPUT", "<wo, dwo> = <o, do>: the output is linear in wo", _linear("wo"), ("wo",)),
+    GradientLaw(
+        "X_BALANCES_MATRICES",
+        "<x, dx> = <wq, dwq> + <wk, dwk> + <wv, dwv>: x enters through the three products only",
+        _balanced("x", "wq", "wk", "wv"),
+        ROLES[:4],
+    ),
 )
 
 
@@ -91,7 +118,7 @@ def broken_gradient_laws(judges: Mapping[str, GradientJudge], answers: Mapping[s
     found = []
     for law in GRADIENT_LAWS:
         for name, got in answers.items():
-            if isinstance(got, Refused) or not _comparable(judges[name], got):
+            if isinstance(got, Refused) or not _comparable(judges[name], got, law.needs):
                 continue
             sides = law.sides(judges[name], got)
             if sides is not None and sides.differ:
@@ -100,8 +127,9 @@ def broken_gradient_laws(judges: Mapping[str, GradientJudge], answers: Mapping[s
     return found
 
 
-def _comparable(judge: GradientJudge, got: Gradients) -> bool:
-    return all(name in got and got[name].shape == judge.right[name].shape for name in ("query", "key", "value"))
+def _comparable(judge: GradientJudge, got: Gradients, needs: tuple[str, ...]) -> bool:
+    right = judge.right
+    return all(name in right and name in got and got[name].shape == right[name].shape for name in needs)
 
 
 def _seen(sides: Sides) -> str:
@@ -140,7 +168,7 @@ def slopes(probe: Probe, got: Gradients) -> str:
     case, rng = replace(probe.case, nan_rows=False), np.random.default_rng(31)
     measured, said = [], []
     for _ in range(3):
-        ways: dict[str, Any] = {n: rng.standard_normal(getattr(case, n).shape) for n in ("query", "key", "value")}
+        ways = {n: rng.standard_normal(x.shape) for n, x in _operands(case).items() if n in got}
         up, down = (float((RIGHT(_moved(case, ways, h)) * probe.grad_out).sum()) for h in (_STEP, -_STEP))
         measured.append((up - down) / (2 * _STEP))
         said.append(sum(float((got[name] * way).sum()) for name, way in ways.items()))
@@ -150,9 +178,19 @@ def slopes(probe: Probe, got: Gradients) -> str:
     )
 
 
+def _operands(case: Case) -> dict[str, Array]:
+    """Return what a case, or its layer, is made of, by the names that gradients have."""
+    return {name: x for name, x in arrays_of(case).items() if name in (*OPERANDS, *ROLES)}
+
+
 def _moved(case: Case, ways: Mapping[str, Array], step: float) -> Case:
-    moved: dict[str, Any] = {name: getattr(case, name) + step * way for name, way in ways.items()}
-    return replace(case, **moved)
+    moved: dict[str, Any] = {name: x + step * ways[name] for name, x in _operands(case).items() if name in ways}
+    if not case.layer:
+        return replace(case, **moved)
+    matrices = {"wq": "query", "wk": "key", "wv": "value", "wo": "out"}
+    layer = replace(case.layer, **{own: moved[name] for name, own in matrices.items() if name in moved})
+    x = moved.get("x", case.query)
+    return replace(case, query=x, key=x, value=x, layer=layer)
 
 
 def measured_lines(judges: Mapping[str, GradientJudge], answers: Mapping[str, Answer]) -> tuple[str, ...]:
@@ -161,7 +199,7 @@ def measured_lines(judges: Mapping[str, GradientJudge], answers: Mapping[str, An
     for name, got in answers.items():
         if not isinstance(got, Refused) and not judges[name].passes(got):
             lines += [f"on {name}: {line}" for line in ratios(judges[name], got)]
-            if _comparable(judges[name], got):
+            if _comparable(judges[name], got, tuple(judges[name].asked(got))):
                 lines.append(f"on {name}: {slopes(judges[name].probe, got)}")
             break
     return (*lines, *broken_gradient_laws(judges, answers))

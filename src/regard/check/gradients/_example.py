@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,17 +24,19 @@ from ._search import Answer
 class GradientExample(Example):
     """A case, what was sent back, and the gradient that is wrong: ``of`` names the operand that it belongs to.
 
-    ``right`` holds all gradients.
+    ``right`` holds all gradients that are compared, ``answer`` all that were given.
     """
 
     grad_out: Array
     of: str
     right: Gradients
+    answer: Answer
 
     @property
     def arrays(self) -> dict[str, Array]:
         """Those of the case, and what was sent back."""
-        return {**super().arrays, "grad_out": self.grad_out}
+        mask = {} if self.case.mask is None else {"mask": self.case.mask}
+        return {**super().arrays, **mask, "grad_out": self.grad_out}
 
     @property
     def what(self) -> str:
@@ -51,7 +53,7 @@ def smallest(
     least = min(0.05, _size(first, answer) / 4)
 
     def asked(case: Case) -> tuple[GradientJudge, Answer]:
-        less = sent_back(case.cast(dtype))
+        less = replace(sent_back(case.cast(dtype)), without=probe.without)
         return GradientJudge.of(less, dtype), backward(less.case, less.grad_out)
 
     def still(case: Case) -> bool:
@@ -64,13 +66,15 @@ def smallest(
     judge, got = asked(case)
     name = _worst(judge, got)
     answered = got if isinstance(got, Refused) else got.get(name, Refused(f"there is no gradient of {name}"))
-    return GradientExample(case, judge.right[name], answered, judge.probe.grad_out, name, judge.right)
+    compared = judge.asked({} if isinstance(got, Refused) else got)
+    right = {n: judge.right[n] for n in compared}
+    return GradientExample(case, right[name], answered, judge.probe.grad_out, name, right, got)
 
 
 def _worst(judge: GradientJudge, got: Answer) -> str:
     """Which gradient shows it best: one of another shape, or the one that is most wrong in its own units."""
     if isinstance(got, Refused):
-        return "query"
+        return next(iter(judge.right))
     return max(judge.asked(got), key=lambda name: _size_of(judge, name, got.get(name)))
 
 

@@ -11,7 +11,8 @@ from regard._types import Array
 from regard.check.answers._tolerance import ALIKE, FAIL, UNIT, Refused
 
 from ._bounds import gradient_bounds
-from ._oracle import RIGHT_GRADIENTS, Gradients
+from ._layer import layer_bounds
+from ._oracle import RIGHT_GRADIENTS, Gradients, Partial
 from ._probes import Probe
 
 # Of gradients of float64, which may come from another formula, or from differences in the complex plane.
@@ -30,14 +31,16 @@ class GradientJudge:
     @classmethod
     def of(cls, probe: Probe, dtype: str) -> GradientJudge:
         """Ask the oracle."""
-        right = RIGHT_GRADIENTS(probe.case, probe.grad_out)
-        bounds = gradient_bounds(probe, dtype)
+        found = RIGHT_GRADIENTS(probe.case, probe.grad_out)
+        right = {name: x for name, x in found.items() if name not in probe.without}
+        bounds = layer_bounds(right, dtype) if probe.case.layer else gradient_bounds(probe, dtype)
         floor = _FLOOR if dtype == "float64" else 2 * UNIT[dtype] ** 2
         return cls(probe, dtype, right, {n: bounds[n] + floor * _size(x) for n, x in right.items()})
 
     def asked(self, got: Gradients) -> list[str]:
-        """Names that are compared: a bias's gradient only if there is one."""
-        return [name for name in self.right if name != "bias" or name in got]
+        """Names that are compared: a bias's gradient only if there is one, and none that is said to be none."""
+        cut = got.cut if isinstance(got, Partial) else ()
+        return [name for name in self.right if name not in cut and (name != "bias" or name in got)]
 
     def error(self, got: Gradients | Refused) -> float:
         """Worst error in bounds; inf for a refusal, a wrong shape, or NaN."""

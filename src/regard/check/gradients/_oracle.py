@@ -16,9 +16,20 @@ from regard._types import Array, BoolArray
 from regard.check.answers._case import Case
 from regard.check.answers._oracle import RIGHT
 
-# By what they belong to: "query", "key", "value", and "bias" of a case that has one.
+from ._layer import layer_gradients
+
+# By what they belong to: "query", "key", "value", and "bias" of a case that has one; of a layer "x", "wq", "wk", ...
 Gradients: TypeAlias = Mapping[str, Array]
-SHORT = {"query": "dq", "key": "dk", "value": "dv", "bias": "dbias"}
+SHORT = {"query": "dq", "key": "dk", "value": "dv", "bias": "dbias",
+         "x": "dx", "wq": "dwq", "wk": "dwk", "wv": "dwv", "wo": "dwo"}  # fmt: skip
+
+
+class Partial(dict[str, Array]):
+    """Gradients without those that the way back says are none: ``cut`` names what these belong to."""
+
+    def __init__(self, found: Gradients, cut: tuple[str, ...]) -> None:
+        super().__init__(found)
+        self.cut = cut
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +53,12 @@ class GradientOracle:
     """The right gradients of a case. Each method is one decision."""
 
     def __call__(self, case: Case, grad_out: Array) -> Gradients:
-        """Go back from the gradient of the output, ``(B, H, Sq, Dv)``."""
+        """Go back from the gradient of the output, ``(B, H, Sq, Dv)``, or ``(B, S, E)`` of a layer."""
         with np.errstate(all="ignore"):
-            return self.run(case, grad_out)
+            return layer_gradients(self.run, case, grad_out) if case.layer else self.run(case, grad_out)
 
     def run(self, case: Case, dO: Array) -> Gradients:
-        """All steps in order."""
+        """All steps of attention in order."""
         f = self.forward(case)
         dP = self.weights(case, f, dO)
         added = self.scores(case, f, dP, self.delta(case, f, dP))

@@ -10,19 +10,22 @@ import numpy as np
 
 from regard._types import Array, BoolArray
 from regard.check.answers._case import Case
+from regard.check.answers._layers import layer_probes
 from regard.check.answers._oracle import RIGHT
 from regard.check.answers._probes import Setting
 
-# Probes on which a row may attend nowhere.
-EMPTY_ROW, ELSEWHERE = "masked_row", "without_empty_row"
+# Probes on which a row may attend nowhere; those to whose empty rows nothing is sent back come first.
+ELSEWHERE = ("without_empty_row", "mha_masked_row")
+EMPTY_ROWS = (*ELSEWHERE, "masked_row")
 
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """A case and the gradient of its output."""
+    """A case and the gradient of its output; ``without`` names gradients that the function cannot have."""
 
     case: Case
     grad_out: Array
+    without: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -31,30 +34,32 @@ class Probe:
 
 
 def sent_back(case: Case) -> Probe:
-    """Send back multiples of 1/8, exact in every dtype; nothing to the empty rows of the case that is named so."""
-    shape = (*case.query.shape[:3], case.value.shape[3])
+    """Send back multiples of 1/8, exact in every dtype; nothing to the empty rows of cases that are named so."""
+    shape = case.query.shape if case.layer else (*case.query.shape[:3], case.value.shape[3])
     numbers = np.random.default_rng([29, *shape]).standard_normal(shape)
     grad = np.clip(np.round(8 * numbers), -16, 16) / 8
-    return Probe(case, np.where(attends(case), grad, 0) if case.name == ELSEWHERE else grad)
+    return Probe(case, np.where(attends(case), grad, 0) if case.name in ELSEWHERE else grad)
 
 
 def attends(case: Case) -> BoolArray:
-    """Whether each row may attend anywhere: ``(B or 1, H or 1, Sq, 1)``."""
-    keep = RIGHT.visible(case, case.query.shape[2], case.key.shape[2])
+    """Which rows may attend anywhere: ``(B or 1, H or 1, Sq, 1)``; in all heads of a layer: ``(B or 1, S, 1)``."""
+    keep = RIGHT.visible(case, case.query.shape[-2], case.key.shape[-2])
     found: BoolArray = np.asarray(keep.any(axis=-1, keepdims=True))
-    return found.reshape((1,) * (4 - found.ndim) + found.shape)
+    found = found.reshape((1,) * (4 - found.ndim) + found.shape)
+    return np.asarray(found.all(axis=1)) if case.layer else found
 
 
 @lru_cache(maxsize=16)
 def gradient_probes(setting: Setting, causal: bool = False) -> tuple[Probe, ...]:
-    """All probes, simplest first; ``causal`` is for a function that always is."""
+    """All probes, simplest first, those of a layer last; ``causal`` is for a function that always is."""
     rng = np.random.default_rng(setting.seed)
-    cases = _cases(rng, setting.equal_widths)
+    cases = [*_cases(rng, setting.equal_widths), *layer_probes(setting.seed, setting.layer)]
     if setting.empty_row != "zero":  # what is sent back to such a row has no right answer then
-        cases = [case for case in cases if case.name != EMPTY_ROW]
+        cases = [case for case in cases if case.name in ELSEWHERE or case.name not in EMPTY_ROWS]
     rules: dict[str, Any] = {"from_start": setting.from_start, "nan_rows": setting.empty_row == "nan"}
     cases = [replace(case, causal=causal or case.causal, **rules).cast(setting.dtype) for case in cases]
-    return tuple(map(sent_back, cases))
+    without = frozenset() if setting.layer.has_out else frozenset({"wo"})
+    return tuple(replace(sent_back(case), without=without) for case in cases)
 
 
 def _cases(rng: np.random.Generator, equal_widths: bool) -> list[Case]:
@@ -68,7 +73,7 @@ def _cases(rng: np.random.Generator, equal_widths: bool) -> list[Case]:
     mask = rng.random((1, 1, 5, 7)) < 0.7
     mask[..., 0], mask[..., 1, :] = True, False
     capped = normal("softcap", 2, 3, 4, 5, 8, 7, softcap=1.5)
-    row = normal(EMPTY_ROW, 2, 3, 5, 7, 8, 6, mask=mask)
+    row = normal("masked_row", 2, 3, 5, 7, 8, 6, mask=mask)
     return [
         normal("rect", 2, 3, 4, 5, 8, 6),
         normal("square", 2, 3, 6, 6, 10, 10),
@@ -77,6 +82,6 @@ def _cases(rng: np.random.Generator, equal_widths: bool) -> list[Case]:
         normal("gqa", 3, 2, 4, 5, 8, 7, shared=3),
         normal("bias", 2, 3, 4, 5, 18, 7, bias=rng.standard_normal((1, 3, 4, 5))),
         replace(capped, query=1.5 * capped.query, key=1.5 * capped.key),
-        replace(row, name=ELSEWHERE),
+        replace(row, name=ELSEWHERE[0]),
         normal("larger", 3, 4, 11, 37, 12, 9),
     ]

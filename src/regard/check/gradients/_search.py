@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 from typing import TypeAlias
@@ -15,6 +16,12 @@ from ._faults import CATALOGUE, gradient_model
 from ._judge import GradientJudge
 from ._oracle import Gradients
 from ._probes import Probe, gradient_probes
+
+
+@dataclass(frozen=True)
+class Cut(Refused):
+    """A refusal because nothing leads back from the output: no question about how it is gone back."""
+
 
 Answer: TypeAlias = Gradients | Refused
 VARIANTS = tuple(Variant(fault, label) for fault in CATALOGUE for label in fault.variants)

@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Name and texts of a finding, as in `regard.check.Finding`."""
-
-    name: str
-    level: str
-    does: str
-    why: str
-    mend: str
-
+from regard.check.findings._verdicts import Verdict
 
 _TRAINING = "Training needs these gradients, and does not get them."
 

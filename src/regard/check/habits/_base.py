@@ -80,8 +80,9 @@ def seen_habits(behaviour: Behaviour, asks: Callable[[str], bool]) -> Iterator[t
             seen = habit.test(behaviour)
         except CrashError:
             continue  # a finding of its own
-        except (Exception, SystemExit) as error:
-            seen = f"the call raises {refused(error).message}"
+        except BaseException as error:
+            refused(error)  # which is a finding elsewhere, and no sign of a habit
+            continue
         if seen:
             yield habit, seen
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 import tracemalloc
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from regard.check.answers._case import Case
 
 from ._base import Behaviour, habit, same
 
+# A function that would take longer is not asked what it takes: a loop in Python over queries and keys.
+_PATIENCE_S = 2.0
 # Where memory is declared to be linear: at this length 4-byte scores take 67 MB, more than libraries keep in store.
 _LENGTH = 4096
 
@@ -31,7 +34,10 @@ def _quadratic(behaviour: Behaviour) -> str | None:
     call = behaviour.call(_square(behaviour, _LENGTH))
     lowest = _restart()
     behaviour.run(call)
-    size = (_peak() - lowest) / _LENGTH**2
+    highest = _peak()
+    if lowest is None or highest is None:
+        return None
+    size = (highest - lowest) / _LENGTH**2
     if size < behaviour.read(call)[0].itemsize * 0.75:
         return None
     return f"{_LENGTH} queries and keys raise the peak by {size:.1f} bytes for each pair of them"
@@ -48,15 +54,24 @@ def _threads(behaviour: Behaviour) -> str | None:
     results = []
     for count in (1, 2):
         threads = behaviour.candidate.arrays.threads(count)
-        with threads or nullcontext():
+        if threads is None:
+            return None
+        with threads:
             results.append(behaviour.answer(behaviour.call(_square(behaviour, 150))).copy())
     if same(*results):
         return None
     return f"they differ by {np.abs(results[0].astype(float) - results[1]).max():.3g}"
 
 
-def bytes_per_pair(behaviour: Behaviour, length: int = 512) -> float:
-    """Return the bytes that NumPy takes for each pair: what is left without all that grows with either length alone."""
+def bytes_per_pair(behaviour: Behaviour, length: int = 512) -> float | None:
+    """Return the bytes that NumPy takes for each pair: what is left without all that grows with either length alone.
+
+    None of a function that would take long.
+    """
+    began = time.monotonic()
+    behaviour.run(behaviour.call(_square(behaviour, 64)))
+    if (time.monotonic() - began) * (2 * length / 64) ** 2 > _PATIENCE_S:
+        return None
     single, double = (_traced(behaviour, n) for n in (length, 2 * length))
     return (double - 2 * single) / (2 * length**2)
 
@@ -84,19 +99,21 @@ def _square(behaviour: Behaviour, length: int) -> Case:
     return replace(behaviour.case, query=q, key=k, value=v)
 
 
-def _restart() -> int:
+def _restart() -> int | None:
     """Let the peak of this process's memory begin anew, where the system can; return it."""
     with suppress(OSError):  # it then counts from the highest so far
         Path("/proc/self/clear_refs").write_text("5")
     return _peak()
 
 
-def _peak() -> int:
-    """Return the highest memory of this process, in bytes."""
+def _peak() -> int | None:
+    """Return the highest memory of this process, in bytes; None on Windows."""
     try:
         status = Path("/proc/self/status").read_text()
         return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
     except OSError:
+        if sys.platform == "win32":
+            return None
         import resource
 
         size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from regard.check.answers._tolerance import FAIL, Judge, Refused
+from regard.check.candidate._candidate import Call, refused
 
 from ._base import Behaviour, habit, largest
 
@@ -21,14 +22,36 @@ from ._base import Behaviour, habit, largest
 def _strides(behaviour: Behaviour) -> str | None:
     want = behaviour.answer(behaviour.call()).astype(float)
     rounding = 1e-3 if behaviour.candidate.dtype in ("float32", "float64") else 0.1
-    plain = behaviour.call().arguments
-    views = [behaviour.candidate.arrays.views(x) if hasattr(x, "shape") else {} for x in plain]
-    for named in views[0]:
-        call = replace(behaviour.call(), arguments=[v.get(named, x) for v, x in zip(views, plain, strict=True)])
-        got = behaviour.answer(call).astype(float)
+    for named in _views(behaviour):
+        if _refusal(behaviour, _viewed(behaviour, named)):
+            continue
+        got = behaviour.answer(_viewed(behaviour, named)).astype(float)
         if got.shape != want.shape or largest(got - want) > rounding * largest(want):
             return f"with {named} the result is another"
     return None
+
+
+def _views(behaviour: Behaviour) -> list[str]:
+    """Name the views that the library has; none of operands that are passed by name."""
+    arguments = behaviour.call().arguments
+    return list(behaviour.candidate.arrays.views(arguments[0])) if arguments else []
+
+
+def _viewed(behaviour: Behaviour, named: str) -> Call:
+    """Make a call with views of the arguments."""
+    plain, views = behaviour.call(), behaviour.candidate.arrays.views
+    return replace(plain, arguments=[views(x)[named] if hasattr(x, "shape") else x for x in plain.arguments])
+
+
+@habit(
+    "VIEWS_REFUSED",
+    "arrays that are views with other strides are refused",
+    "Transposed and sliced arrays are what head splitting gives: every caller must copy them first.",
+    "np.ascontiguousarray inside, where strides cannot be used",
+)
+def _views_refused(behaviour: Behaviour) -> str | None:
+    said = ((named, _refusal(behaviour, _viewed(behaviour, named))) for named in _views(behaviour))
+    return next((f"with {named} {why}" for named, why in said if why), None)
 
 
 @habit(
@@ -42,7 +65,16 @@ def _read_only(behaviour: Behaviour) -> str | None:
     for x in call.arrays:
         if isinstance(x, np.ndarray):
             x.setflags(write=False)
-    behaviour.run(call)
+    return _refusal(behaviour, call)
+
+
+def _refusal(behaviour: Behaviour, call: Call) -> str | None:
+    """Say what a call raises that a plain one does not."""
+    behaviour.run(behaviour.call())
+    try:
+        behaviour.run(call)
+    except BaseException as error:
+        return f"the call raises {refused(error).message}"
     return None
 
 

@@ -19,6 +19,7 @@ from regard.check.faults.scale import GROUP
 from regard.check.findings._finding import Example, Finding
 from regard.check.findings._replay import script
 from regard.check.findings._shrink import shrink
+from regard.check.findings._verdicts import VERDICTS
 
 from ._dictionary import Diagnosis, Search, Variant
 from ._laws import Law
@@ -26,9 +27,8 @@ from ._tomography import Measured
 
 # Below this an error that no fault explains is one of precision.
 _IMPRECISE = 1e-2
-# Seconds for making an example small: a function that compiles for each shape has only some tens of steps in it.
-_SHRINK_S = 3.0
-NOT_KNOWN = "the answers are wrong, and no fault of the catalogue, nor two of them, explains all of them"
+# Calls for making an example small.
+_CALLS = 500
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ class Shown:
     laws: list[tuple[Law, str]]
     in_time: Clock
     unit: float = 0.0
+
+    def few(self, calls: int) -> Callable[[], bool]:
+        """Whether so many calls are not yet made; a few only where each other shape is compiled for."""
+        left = iter(range(calls // self.candidate.arrays.patience))
+        return lambda: self.in_time() and next(left, None) is not None
 
     def judge(self, case: Case) -> Judge:
         """Who judges the answer to a case."""
@@ -94,10 +99,12 @@ def explained(search: Search, diagnosis: Diagnosis, shown: Shown) -> list[Findin
     found = []
     for variant in first:
         also = tuple(" + ".join(_names(other)) for other in others)
-        extra = [f"told apart by {', '.join(deciding)}" if deciding else "no probe tells them apart"] if also else []
-        evidence = _evidence(variant.fault, shown)
+        extra = (
+            [f"told apart by {', '.join(deciding[:4])}" if deciding else "no probe tells them apart"] if also else []
+        )
+        evidence = () if variant.fault.edge else _evidence(variant.fault, shown)
         example = _smallest(search, diagnosis, shown, first, variant)
-        label = " or ".join(labels_of[variant.fault])
+        label = " or ".join(filter(None, labels_of[variant.fault]))
         found.append(_finding(variant, label, first, diagnosis, (*evidence, *extra), also, example, shown.candidate))
     return sorted(found, key=lambda f: f.level != "fault")
 
@@ -138,7 +145,7 @@ def _finding(
     does = f"{fault.does}: {label}" if label else fault.does
     return Finding(
         fault.name, "warning" if fault.edge else "fault", certainty, does, fault.why, fault.mend,
-        evidence if not fault.edge else (), (*fault.also, *also), example,
+        evidence, (*fault.also, *also), example,
         "" if example is None else script(fault.name, fault.does, candidate, example),
     )  # fmt: skip
 
@@ -179,10 +186,10 @@ def _example(
         return None
     dtype, ask = shown.setting.dtype, shown.candidate
     least = min(0.05, _size(Judge.of(first, dtype), ask(first)) / 4)
-    in_time = shown.in_time.another(_SHRINK_S)
+    few = shown.few(_CALLS)
 
     def still(case: Case) -> bool:
-        return in_time() and _fits(ask, case) and shows(case, least)
+        return few() and _fits(ask, case) and shows(case, least)
 
     small = shrink(first, still, shown.setting.equal_widths).cast(dtype)
     return Example(small, Judge.of(small, dtype).right, ask(small))
@@ -209,7 +216,7 @@ def _size(judge: Judge, got: Outcome) -> float:
 def _unexplained(search: Search, diagnosis: Diagnosis, shown: Shown) -> Finding:
     """No fault fits: the name says what was measured."""
     measured, dtype = shown.measured, shown.setting.dtype
-    name, does, mend = _by_numbers(measured)
+    verdict = VERDICTS[_by_numbers(measured)]
 
     def shows(case: Case, least: float) -> bool:
         case = case.cast(dtype)
@@ -226,17 +233,18 @@ def _unexplained(search: Search, diagnosis: Diagnosis, shown: Shown) -> Finding:
     least = max(_IMPRECISE, 4 * UNIT[dtype])
     small = [n for n in diagnosis.failing if _size(search.known.judges[n], search.answers[n]) < least]
     if plain in small or len(small) == len(diagnosis.failing):
-        name, does = "IMPRECISE", "errors are larger than rounding explains"
-        mend = "compute scores, sums and output in float32 at least"
+        verdict = VERDICTS["IMPRECISE"]
     worst = max(search.known.judges[n].error(search.answers[n]) for n in diagnosis.failing)
     evidence = (f"wrong: {', '.join(diagnosis.failing)}", f"worst error: {worst:.3g} of the bound of rounding errors")
     lines = tuple(measured.lines()) if measured else ()
     laws = (f"laws broken: {', '.join(law.name for law, _ in shown.laws)}",) if shown.laws else ()
-    return Finding(
-        name, "fault", f"{len(diagnosis.failing)} of {len(diagnosis.asked)} answers are wrong", does,
-        "The results are wrong.", mend, (*evidence, *lines, *laws), (), example,
-        "" if example is None else script(name, does, shown.candidate, example),
-    )  # fmt: skip
+    share = f"{len(diagnosis.failing)} of {len(diagnosis.asked)} answers are wrong"
+    shown_by = "" if example is None else script(verdict.name, verdict.does, shown.candidate, example)
+    found = verdict.finding(share, *evidence, *lines, *laws, example=example, script=shown_by)
+    if measured and measured.scale and measured.is_softmax and measured.scale_is_off:
+        form, value = measured.forms[0]
+        return replace(found, mend=f"the scale is nearest to {form} = {value:.6f}: mend that first, and check again")
+    return found
 
 
 def of_size(case: Case, shown: Shown) -> Finding:
@@ -248,24 +256,18 @@ def of_size(case: Case, shown: Shown) -> Finding:
         judge = shown.judge_if_any(less)
         return judge is not None and not isinstance(got, Refused) and not judge.passes(got)
 
-    in_time = shown.in_time.another(_SHRINK_S)
-    small = shrink(case, lambda c: in_time() and shows(c), shown.setting.equal_widths).cast(shown.setting.dtype)
+    few = shown.few(_CALLS)
+    small = shrink(case, lambda c: few() and shows(c), shown.setting.equal_widths).cast(shown.setting.dtype)
     example = Example(small, Judge.of(small, shown.setting.dtype).right, shown.candidate(small))
-    name, does = "WRONG_AT_SOME_SIZE", "at some sizes the result is wrong, at others right"
+    verdict = VERDICTS["WRONG_AT_SOME_SIZE"]
     queries, keys, width = (*small.query.shape[2:3], *small.key.shape[2:])
-    return Finding(
-        name, "fault", "seen", does,
-        "Loops over blocks go wrong at what is left over, and at the first size that needs a second block.",
-        "look at the size: the remainder of a block, or a constant that it exceeds",
-        (f"not at smaller sizes than {queries} queries, {keys} keys, width {width}",), (), example,
-        script(name, does, shown.candidate, example),
-    )  # fmt: skip
+    seen = f"not at smaller sizes than {queries} queries, {keys} keys, width {width}"
+    shown_by = script(verdict.name, verdict.does, shown.candidate, example)
+    return verdict.finding("seen", seen, example=example, script=shown_by)
 
 
-def _by_numbers(measured: Measured | None) -> tuple[str, str, str]:
-    """Name, description and remedy, by the first number that is off."""
+def _by_numbers(measured: Measured | None) -> str:
+    """Name of the verdict, by the first number that is off."""
     if measured and measured.sums_are_off:
-        return "WEIGHTS_DO_NOT_SUM_TO_ONE", "rows of the weights do not sum to 1", "divide by the sum over the keys"
-    if measured and measured.scale is not None and not measured.is_softmax:
-        return "NOT_SOFTMAX", "the logarithms of the weights are no line over q · k", "weights = softmax(scale * q · k)"
-    return "UNKNOWN", NOT_KNOWN, "start with the smallest example, and the laws that are broken"
+        return "WEIGHTS_DO_NOT_SUM_TO_ONE"
+    return "NOT_SOFTMAX" if measured and measured.scale is not None and not measured.is_softmax else "UNKNOWN"

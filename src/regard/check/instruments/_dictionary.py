@@ -194,8 +194,13 @@ class Search:
         return any(not self.known.judges[n].passes(self.known.answer((variant,), n)) for n in self.failing)
 
     def _simplest(self, found: list[tuple[Variant, ...]]) -> tuple[tuple[Variant, ...], ...]:
-        """Of variants of one and the same set of faults, the first; faults of tiles last: they need several tiles."""
-        found = sorted(found, key=lambda variants: sum(v.fault.group == "tiles" for v in variants))
+        """Of variants of one and the same set of faults, the first; the less likely last.
+
+        Faults of tiles need several tiles; in a layer, whose width is at hand, 1/sqrt(width) is likelier than 1/d.
+        """
+        unlikely = {"SCALE_1_OVER_D"} if "layer" in self.features else set()
+        odd = [{v for v in one if v.fault.group == "tiles" or v.fault.name in unlikely} for one in found]
+        found = [one for _, one in sorted(zip(odd, found, strict=True), key=lambda pair: len(pair[0]))]
         if any(all(v in VARIANTS for v in variants) for variants in found):  # what has a name goes first
             found = [variants for variants in found if all(v in VARIANTS for v in variants)]
         least = min(map(len, found))
@@ -211,6 +216,7 @@ class Search:
             name
             for name in self.known.cases
             if name not in self.answers
+            and ("layer" in self.known.cases[name].features) == ("layer" in self.features)
             and any(
                 not self.known.judges[name].alike(self.known.answer(a, name), self.known.answer(b, name))
                 for a, b in combinations(explanations, 2)

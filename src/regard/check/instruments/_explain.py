@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from regard.check._clock import Clock
 from regard.check.answers._case import Case
 from regard.check.answers._fault import Steps, model
 from regard.check.answers._oracle import RIGHT
@@ -15,6 +16,7 @@ from regard.check.faults.precision import HALF_MAX
 from regard.check.findings._finding import Example, Finding
 from regard.check.findings._replay import script
 from regard.check.findings._shrink import shrink
+from regard.check.findings._verdicts import VERDICTS
 
 from ._diagnose import Shown, explained
 from ._dictionary import Diagnosis, Models, Search, Variant
@@ -28,18 +30,22 @@ _ROUNDING = 0.1
 class Explanation:
     """The search, first for one fault, then for roundings, then for two faults.
 
-    ``answers`` are those to the probes of ``known``; ``another`` gives a search its time.
+    ``answers`` are those to the probes of ``known``.
     """
 
     known: Models
     answers: Mapping[str, Outcome]
     extra: tuple[Variant, ...]
-    another: Callable[[float], Callable[[], bool]]
-    seconds: float
+    in_time: Clock
+    steps: tuple[Steps, ...] = ()
 
     def findings(self, shown: Shown, may_round: bool) -> tuple[list[Finding], list[Finding]]:
         """Return what explains the answers, and refusals that nothing explains."""
         search, diagnosis = self._first(self.known, self.answers, Search.simple)
+        if (
+            not diagnosis.explanations and self._overflows_somewhere()
+        ):  # which two faults explain sooner than a rounding
+            search, diagnosis = self._first(self.known, self.answers, Search.pairs)
         steps = tuple(v.steps for v in (diagnosis.explanations or ((),))[0])
         rounded: list[Rounded] = []
         if may_round and (steps or self._nearly_right()):
@@ -51,7 +57,8 @@ class Explanation:
             search, diagnosis = self._first(known, answers, Search.simple)
         if not diagnosis.explanations:
             search, diagnosis = self._first(known, answers, Search.pairs)
-        refused = [name for name in answers if name not in search.answers]
+        refused = [name for name, x in answers.items() if name not in search.answers and not _died(x)]
+        self.steps = (*(one.steps for one in rounded), *(v.steps for v in (diagnosis.explanations or ((),))[0]))
         found = [_of_rounding(one, shown, steps) for one in rounded]
         separate = [refuses(refused, answers)] if refused else []
         return [*found, *explained(search, diagnosis, shown)], separate
@@ -60,14 +67,22 @@ class Explanation:
         self, known: Models, answers: Mapping[str, Outcome], how: Callable[[Search], Diagnosis]
     ) -> tuple[Search, Diagnosis]:
         """Search with all answers; if nothing explains them, without those that are refusals."""
-        search = Search(known, answers, self.another(self.seconds), self.extra)
+        search = Search(known, answers, self.in_time, self.extra)
         diagnosis = how(search)
         refused = [name for name, answer in answers.items() if isinstance(answer, Refused)]
         if refused and not diagnosis.explanations:
             answered = {name: x for name, x in answers.items() if name not in refused}
-            search = Search(known, answered, self.another(self.seconds / 2), self.extra)
+            search = Search(known, answered, self.in_time, self.extra)
             diagnosis = how(search)
         return search, diagnosis
+
+    def _overflows_somewhere(self) -> bool:
+        """Whether NaN or Inf stands where a number is right."""
+        given = {name: x for name, x in self.answers.items() if not isinstance(x, Refused)}
+        right = {name: self.known.judges[name].right for name in given}
+        return any(
+            x.shape == right[n].shape and (np.isfinite(right[n]) & ~np.isfinite(x)).any() for n, x in given.items()
+        )
 
     def _nearly_right(self) -> bool:
         """Whether the first answer is off by no more than rounding explains."""
@@ -85,23 +100,27 @@ class Explanation:
         return {name: answer for name, answer in self.answers.items() if not _overflows(self.known.cases[name])}
 
 
+def _died(answer: Outcome) -> bool:
+    return isinstance(answer, Refused) and answer.died
+
+
 def _overflows(case: Case) -> bool:
     q, k, v = (np.nan_to_num(np.abs(x), posinf=0) for x in (case.query, case.key, case.value))
     k, _ = RIGHT.share(case, q, k, v)
     return bool((q @ k.swapaxes(-1, -2)).max(initial=0) > HALF_MAX)
 
 
-# Seconds for the smallest example of a rounding: its cases are long.
-_SHRINK_S = 0.7
+# Calls for the smallest example of a rounding: its cases are long.
+_CALLS = 60
 
 
 def _of_rounding(rounded: Rounded, shown: Shown, steps: tuple[Steps, ...]) -> Finding:
     case, dtype = rounded.site.case, shown.setting.dtype
 
-    in_time = shown.in_time.another(_SHRINK_S)
+    few = shown.few(_CALLS)
 
     def shows(less: Case) -> bool:
-        if not in_time():
+        if not few():
             return False
         less = less.cast(dtype)
         judge = Judge.of(less, dtype)
@@ -122,9 +141,5 @@ def refuses(names: list[str], answers: Mapping[str, Outcome]) -> Finding:
     """Report probes that were refused."""
     first = answers[names[0]]
     assert isinstance(first, Refused)
-    return Finding(
-        "REFUSES", "warning", f"{len(names)} of {len(answers)} probes are refused",
-        f"{', '.join(names)}: {first.message}",
-        "Callers with these shapes or options get an exception.",
-        "support them, or declare with supports= what is supported",
-    )  # fmt: skip
+    share = f"{len(names)} of {len(answers)} probes are refused"
+    return VERDICTS["REFUSES"].finding(share, does=f"{', '.join(names)}: {first.message}")

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from regard.check.answers._case import Case
-from regard.check.answers._tolerance import Refused
+from regard.check.answers._tolerance import FAIL, Refused
+from regard.check.candidate._candidate import refused
 from regard.check.habits import Behaviour
 from regard.check.habits.cost import bytes_per_pair
 
@@ -23,7 +24,16 @@ def facts(behaviour: Behaviour, in_time: Callable[[], bool]) -> list[str]:
     if "attention" not in behaviour.supports:
         return []
     asked = (_same_bits, _subnormal, _memory, _loops)
-    return [line for ask in asked if in_time() and (line := ask(behaviour))]
+    return [line for ask in asked if in_time() and (line := _told(ask, behaviour))]
+
+
+def _told(ask: Callable[[Behaviour], str | None], behaviour: Behaviour) -> str | None:
+    """Put a question; nothing is told if the function refuses its sizes."""
+    try:
+        return ask(behaviour)
+    except BaseException as error:
+        refused(error)
+        return None
 
 
 def _case(behaviour: Behaviour, queries: int, keys: int, *, width: int = 16) -> Case:
@@ -48,7 +58,8 @@ def _same_bits(behaviour: Behaviour) -> str | None:
 def _subnormal(behaviour: Behaviour) -> str | None:
     """Say that small weights are 0: e^-95 in float32, times a value of 2^100, is 7e-12, and not 0."""
     words = behaviour.candidate.words
-    if behaviour.candidate.dtype != "float32" or words.always_causal or words.always_alibi:
+    is_right = behaviour.error(behaviour.case) <= FAIL
+    if not is_right or behaviour.candidate.dtype != "float32" or words.always_causal or words.always_alibi:
         return None
     q, k, v = np.ones((1, 1, 1, 4)), np.zeros((1, 1, 2, 4)), np.zeros((1, 1, 2, 4))
     k[0, 0, 1, 0], v[0, 0, 1] = -190, 2.0**100
@@ -67,6 +78,8 @@ def _memory(behaviour: Behaviour) -> str | None:
     if behaviour.candidate.arrays.name != "numpy":
         return None
     size = bytes_per_pair(behaviour)
+    if size is None:
+        return None
     if size < 0.5:
         return "memory: NumPy's arrays grow with queries plus keys"
     return f"memory: NumPy's arrays grow with queries times keys, {size:.1f} bytes for each pair"

@@ -58,6 +58,8 @@ class Subject:
         answer = self.candidate(case)
         if isinstance(answer, Refused):
             raise UnansweredError(answer.message)
+        if answer.shape[:3] != case.query.shape[:3] or answer.ndim != 4:
+            raise UnansweredError(f"shape {answer.shape}")
         return answer
 
     @cached_property
@@ -100,7 +102,7 @@ def broken_laws(asked: Subject, supports: frozenset[str], asks: Callable[[str], 
     return found
 
 
-_NOT_CAUSAL = {"PERMUTE_KEYS", "PERMUTE_QUERIES"}
+_NOT_CAUSAL = {"PERMUTE_KEYS", "PERMUTE_QUERIES", "MASKED_KEYS_ARE_NOTHING"}
 
 
 def _apart(got: Array, want: Array, slack: float) -> Verdict:
@@ -191,7 +193,7 @@ def _convex(asked: Subject) -> Verdict:
     return f"by {over.max():.6g}" if over.max() > asked.slack else None
 
 
-@_law("FUTURE_IS_HIDDEN", "with causal, a later key and value, NaN too, changes no earlier row", "causal")
+@_law("FUTURE_IS_HIDDEN", "with causal, a later key and value changes no earlier row", "causal")
 def _future(asked: Subject) -> Verdict:
     n = asked.case.query.shape[2]
     k, v = asked.case.key[..., :n, :], asked.case.value[..., :n, :]

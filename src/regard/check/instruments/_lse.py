@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from regard.check.answers._case import Case
 from regard.check.answers._fault import model
 from regard.check.answers._oracle import RIGHT, Oracle
 from regard.check.answers._tolerance import UNIT, Refused
-from regard.check.candidate._candidate import Candidate, quiet
+from regard.check.candidate._candidate import Candidate, quiet, refused
 from regard.check.faults.lse import GROUP
 from regard.check.findings._finding import Example, Finding
 from regard.check.findings._shrink import shrink
@@ -77,10 +77,10 @@ def lse_findings(candidate: Candidate, cases: Mapping[str, Case]) -> Iterator[Fi
     pair = pair_of(candidate, asked[0]) if asked else None
     if pair is None:
         return
-    answers = [(case, pair(case)[1]) for case in asked]
-    if all(_near(got, right_lse(case), candidate.dtype, case) for case, got in answers):
+    answers = list(_answers(pair, asked))
+    if not answers or all(_near(got, right_lse(case), candidate.dtype, case) for case, got in answers):
         return
-    merged = _merging(pair, asked[0])
+    merged = () if candidate.words.always_causal else (_merging(pair, asked[0]),)
     for fault in GROUP.faults:
         fits = [
             label
@@ -94,10 +94,19 @@ def lse_findings(candidate: Candidate, cases: Mapping[str, Case]) -> Iterator[Fi
             yield Finding(
                 fault.name, "fault", "certain: all of its numbers are explained" if fits else "seen",
                 f"{fault.does}: {label}" if label else fault.does, fault.why, fault.mend,
-                (f"element {pair.element} has the shape of a logsumexp", merged), (),
+                (f"element {pair.element} has the shape of a logsumexp", *merged), (),
                 _Lse(case, right_lse(case), got),
             )  # fmt: skip
             return
+
+
+def _answers(pair: Pair, cases: Iterable[Case]) -> Iterator[tuple[Case, Array]]:
+    """Logsumexps of the cases that are not refused."""
+    for case in cases:
+        try:
+            yield case, pair(case)[1]
+        except BaseException as error:
+            refused(error)
 
 
 def _small(pair: Pair, case: Case, wrong: Oracle | None) -> Case:
@@ -136,7 +145,7 @@ def _can(candidate: Candidate, case: Case) -> bool:
 def _near(got: Array, want: Array, dtype: str, case: Case) -> bool:
     q, k = np.abs(case.query).max(), np.abs(case.key).max()
     size = 1 + np.abs(want).max() + q * k * np.sqrt(case.query.shape[3])
-    return bool(np.allclose(got, want, 0, _UNITS * UNIT["float32" if dtype == "float32" else dtype] * size))
+    return bool(np.allclose(got, want, 0, _UNITS * UNIT[dtype] * size))
 
 
 def _merging(pair: Pair, case: Case) -> str:

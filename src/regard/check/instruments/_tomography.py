@@ -15,7 +15,7 @@ import numpy as np
 
 from regard._types import Array
 from regard.check.answers._case import Case
-from regard.check.answers._tolerance import Refused, exact_weights
+from regard.check.answers._tolerance import UNIT, Refused, exact_weights
 from regard.check.candidate._candidate import Candidate
 
 QUERIES, KEYS, HEADS = 5, 7, 3
@@ -27,7 +27,8 @@ class Measured:
 
     ``scale`` is the slope of log weights against q · k, ``residual`` what is left of them; ``sums`` the least and
     greatest row sum, ``columns`` the same over queries; ``bias`` the coefficient of a bias. ``pictures`` shows, for
-    options that hide pairs, which are kept (■) and which are not (·), and what is right beside it.
+    options that hide pairs, which are kept (■) and which are not (·), and what is right beside it; ``unit`` is that of
+    the dtype.
     """
 
     expected_scale: float
@@ -37,6 +38,7 @@ class Measured:
     columns: tuple[float, float] | None = None
     bias: float | None = None
     forms: tuple[tuple[str, float], ...] = ()
+    unit: float = 0.0
     pictures: tuple[tuple[str, str], ...] = ()
 
     def lines(self, group: str | None = None) -> list[str]:
@@ -47,7 +49,7 @@ class Measured:
                 f"scale {self.scale:.6f} per q · k, expected {self.expected_scale:.6f}; "
                 f"residual {self.residual:.1e} of the logarithms"
             )
-            if self.scale_is_off:
+            if self.scale_is_off and self.is_softmax:
                 near = ", ".join(f"{name} = {value:.6f}" for name, value in self.forms)
                 said["scale"].append(f"nearest closed forms: {near}")
         if self.sums is not None:
@@ -61,17 +63,17 @@ class Measured:
     @property
     def sums_are_off(self) -> bool:
         """Whether a row of weights does not sum to 1."""
-        return self.sums is not None and max(abs(self.sums[0] - 1), abs(self.sums[1] - 1)) > 1e-4
+        return self.sums is not None and max(abs(self.sums[0] - 1), abs(self.sums[1] - 1)) > max(1e-4, 8 * self.unit)
 
     @property
     def is_softmax(self) -> bool:
         """Whether log weights are a line over q · k."""
-        return self.residual is not None and self.residual < 1e-3
+        return self.residual is not None and self.residual < max(1e-3, 8 * self.unit)
 
     @property
     def scale_is_off(self) -> bool:
         """Whether the scale is not the expected one."""
-        return self.scale is not None and abs(self.scale / self.expected_scale - 1) > 1e-3
+        return self.scale is not None and abs(self.scale / self.expected_scale - 1) > max(1e-3, 4 * self.unit)
 
 
 def measure(candidate: Candidate, supports: frozenset[str]) -> Measured:
@@ -81,8 +83,8 @@ def measure(candidate: Candidate, supports: frozenset[str]) -> Measured:
     expected = 1 / math.sqrt(width)
     W = weights(candidate, case)
     if W is None:
-        return Measured(expected)
-    found = Measured(expected, sums=_ends(W.sum(axis=-1)), columns=_ends(W.sum(axis=-2)))
+        return Measured(expected, unit=UNIT[candidate.dtype])
+    found = Measured(expected, sums=_ends(W.sum(axis=-1)), columns=_ends(W.sum(axis=-2)), unit=UNIT[candidate.dtype])
     if (W >= 0).all() and not case.causal:
         x = case.query @ case.key.swapaxes(-1, -2)
         slope, residual = _line(x, W)

@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from regard.check.findings._finding import Finding
+
 from ._questions import Answer, answers
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def junit(report: Report) -> str:
     """Write the XML of a report."""
     every = answers(report)
-    failing = [answer for answer in every if _failures(answer, report)]
+    failing = [answer for answer in every if answer.missed or _failures(answer, report)]
     skipped = [answer for answer in every if answer not in failing and _skipped(answer)]
     counts = {
         "name": f"regard check {report.name}", "tests": str(len(every)), "failures": str(len(failing)), "errors": "0",
@@ -32,8 +34,8 @@ def junit(report: Report) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _failures(answer: Answer, report: Report) -> list[str]:
-    return [finding.name for finding in answer.findings if report.fails(finding)]
+def _failures(answer: Answer, report: Report) -> list[Finding]:
+    return [finding for finding in answer.findings if report.fails(finding)]
 
 
 def _skipped(answer: Answer) -> str:
@@ -49,8 +51,12 @@ def _case(suite: ElementTree.Element, answer: Answer, report: Report) -> None:
     case = ElementTree.SubElement(suite, "testcase", {name: _clean(text) for name, text in named.items()})
     failures = _failures(answer, report)
     if failures:
-        failure = ElementTree.SubElement(case, "failure", type="fault", message=_clean(", ".join(failures)))
-        failure.text = _clean("\n\n".join(str(f) for f in answer.findings if report.fails(f)))
+        level = "fault" if any(finding.level == "fault" for finding in failures) else "warning"
+        names = ", ".join(finding.name for finding in failures)
+        failure = ElementTree.SubElement(case, "failure", type=level, message=_clean(names))
+        failure.text = _clean("\n\n".join(map(str, failures)))
+    elif answer.missed:
+        ElementTree.SubElement(case, "failure", type="unfinished", message=answer.why_not)
     elif reason := _skipped(answer):
         ElementTree.SubElement(case, "skipped", message=_clean(reason))
     beside = [str(finding) for finding in answer.findings if not report.fails(finding)]

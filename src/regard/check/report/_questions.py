@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from regard.check.faults import GROUPS
-from regard.check.findings._finding import NO_SIGN, Finding
+from regard.check.findings._finding import Finding
 from regard.check.habits import HABITS
 from regard.check.instruments._laws import LAWS
 
@@ -57,11 +57,15 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was found on a question; ``asked`` is False if it could not be put."""
+    """What was found on a question; ``asked`` is False if it could not be put.
+
+    ``missed`` says that this fails: strictly, a check that did not come to its end has not passed what it did not ask.
+    """
 
     question: Question
     asked: bool
     findings: tuple[Finding, ...]
+    missed: bool = False
 
     @property
     def why_not(self) -> str:
@@ -108,11 +112,15 @@ def answers(report: Report) -> tuple[Answer, ...]:
     for finding in report.findings:
         found.setdefault(_question_of(finding), []).append(finding)
     put = {*report.questions, *found}
-    return tuple(Answer(q, q.name in put, tuple(found.get(q.name, ()))) for q in questions())
+    hurried = report.unfinished and (report.strict or report.is_empty)
+    return tuple(
+        Answer(q, q.name in put, tuple(found.get(q.name, ())), hurried and q.name not in put and not q.needs)
+        for q in questions()
+    )
 
 
 def _question_of(finding: Finding) -> str:
-    name = finding.does.removeprefix(NO_SIGN) if finding.name == "EXPECTED_NOT_FOUND" else finding.name
+    name = finding.about or finding.name
     if name in _VERDICTS:
         return _VERDICTS[name]
     names = {question.name for question in questions()}

@@ -32,7 +32,7 @@ class Report:
     strict : bool
         Whether a warning fails.
     unfinished : bool
-        Whether time ran out.
+        Whether time ran out, or the check was given up; with ``strict`` that fails.
     questions : tuple of str
         Groups of faults, laws and habits that it was asked about, as `junit` and `regard.parametrize` name them.
     """
@@ -50,8 +50,14 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True if no fault was found that was not expected; with ``strict`` also no warning."""
-        return not any(self.fails(finding) for finding in self.findings)
+        """True if something was asked and no fault found but what was expected; with ``strict`` also no warning."""
+        given_up = self.unfinished and (self.strict or self.is_empty)
+        return not given_up and not any(self.fails(finding) for finding in self.findings)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known: no probe was answered, and nothing found."""
+        return not self.asked and not self.findings
 
     def fails(self, finding: Finding) -> bool:
         """Whether one of the findings makes the check fail."""
@@ -59,7 +65,9 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 if ok, else 1."""
+        """0 if ok, 1 if not, 2 if there was no time to ask anything."""
+        if self.unfinished and self.is_empty:
+            return 2
         return 0 if self.ok else 1
 
     @property
@@ -98,7 +106,6 @@ class Report:
                 "questions": list(self.questions),
             },
             indent=2,
-            ensure_ascii=False,
         )
 
     def junit(self) -> str:
@@ -112,8 +119,10 @@ class Report:
             (sum(f.level == level and not f.expected for f in self.findings), level) for level in ("fault", "warning")
         ]
         said = ", ".join(f"{n} {level}{'' if n == 1 else 's'}" for n, level in counts if n) or "nothing found"
+        said = "nothing asked" if self.is_empty else said
         lines = [f"{self.name}: {said} ({len(self.asked)} probes, {self.seconds:.1f} s)"]
-        lines += ["time ran out: what follows is not all that was to be asked"] if self.unfinished else []
+        if self.unfinished:
+            lines.append("time ran out, or it was given up: what follows is not all that was to be asked")
         lines += [f"  guessed  {guess}" for guess in self.guessed]
         lines += [f"  measured {line}" for line in self.measured]
         for finding in self.findings:

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this machine gives at most, in loops without attention. Compiled once per target, with its flags: REGARD_TARGET
+// is its name, REGARD_VEC its vectors. Loaded by benchmarks/ceilings.py, which takes the time.
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#ifdef REGARD_X86
+#include <immintrin.h>
+#endif
+
+#ifdef _WIN32
+#define REGARD_EXPORT extern "C" __declspec(dllexport)
+#else
+#define REGARD_EXPORT extern "C" __attribute__((visibility("default")))
+#endif
+#define REGARD_JOIN_(a, b) a##_##b
+#define REGARD_JOIN(a, b) REGARD_JOIN_(a, b)
+#define REGARD_NAME(loop) REGARD_JOIN(loop, REGARD_TARGET)
+
+namespace {
+
+#include "stored.inl"
+#include REGARD_VEC
+#include "math.inl"
+
+typedef F32::V V;
+
+inline float total(V x) {
+  float lane[F32::kLanes], sum = 0;
+  F32::store(lane, x);
+  for (float y : lane) sum += y;
+  return sum;
+}
+
+}  // namespace
+
+// So many operations in registers, an FMA being two. 12 chains: more than two units with a latency of 5 can hold, and
+// few enough for 16 registers. Each goes to and fro between two numbers with full mantissas: the clock depends on how
+// many bits change, so that zeros would be too fast.
+REGARD_EXPORT float REGARD_NAME(fma)(int64_t flops) {
+  constexpr int kChains = 12;
+  const V a = F32::set(-0.99999994f), b = F32::set(1.2345679f);
+  V acc[kChains];
+#pragma GCC unroll 12
+  for (int i = 0; i < kChains; ++i) acc[i] = F32::set(3.1415927f * static_cast<float>(i + 1));
+  for (int64_t n = flops / (2 * kChains * F32::kLanes); n > 0; --n) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) acc[i] = F32::fma(acc[i], a, b);
+  }
+  V sum = acc[0];
+#pragma GCC unroll 12
+  for (int i = 1; i < kChains; ++i) sum = F32::add(sum, acc[i]);
+  return total(sum);
+}
+
+// e^x of n numbers, a multiple of 64, so many times over: the kernel's own exp and a sum, as a softmax needs them.
+REGARD_EXPORT float REGARD_NAME(exp)(const float* x, int64_t n, int64_t times) {
+  V sum[4] = {F32::set(0), F32::set(0), F32::set(0), F32::set(0)};
+  for (; times > 0; --times) {
+    for (int64_t i = 0; i < n; i += 4 * F32::kLanes) {
+#pragma GCC unroll 4
+      for (int c = 0; c < 4; ++c) sum[c] = F32::add(sum[c], exp<F32>(F32::load(x + i + c * F32::kLanes)));
+    }
+  }
+  return total(F32::add(F32::add(sum[0], sum[1]), F32::add(sum[2], sum[3])));
+}
+
+// Every one of n numbers once, a multiple of 64. Four streams, fetched 2 KB ahead: one stream alone reads memory
+// slower.
+REGARD_EXPORT float REGARD_NAME(read)(const float* x, int64_t n) {
+  constexpr int kStreams = 4, kLine = 16, kAhead = 512;
+  constexpr int kSums = F32::kLanes < kLine ? 2 : 1;
+  const int64_t part = n / kStreams;
+  V sum[kStreams][kSums];
+  for (auto& stream : sum) {
+    for (V& s : stream) s = F32::set(0);
+  }
+  for (int64_t i = 0; i < part; i += kLine) {
+#pragma GCC unroll 4
+    for (int s = 0; s < kStreams; ++s) {
+      const float* line = x + s * part + i;
+      __builtin_prefetch(line + kAhead);
+#pragma GCC unroll 16
+      for (int c = 0; c < kLine / F32::kLanes; ++c) {
+        sum[s][c % kSums] = F32::add(sum[s][c % kSums], F32::load(line + c * F32::kLanes));
+      }
+    }
+  }
+  float all = 0;
+  for (auto& stream : sum) {
+    for (V s : stream) all += total(s);
+  }
+  return all;
+}

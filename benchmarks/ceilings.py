@@ -1,0 +1,88 @@
+"""What the machine gives at most, in the same run: the loops of ceilings.cc, and NumPy's matrix product."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+import regard as rg
+from benchmarks.rounds import interleave, spread
+from regard import _runtime
+
+BUILT = Path(__file__).parents[1] / "build" / "bench"
+NAMES = ("libregard_ceilings.so", "libregard_ceilings.dylib", "regard_ceilings.dll")
+FLOPS = 2_000_000_000
+READ_MIB = (1, 32, 512)
+ARGUMENTS = {
+    "fma": (ctypes.c_int64,),
+    "exp": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
+    "read": (ctypes.c_void_p, ctypes.c_int64),
+}
+
+
+@cache
+def library():
+    """The loops, or None where they are not built."""
+    found = [BUILT / name for name in NAMES if (BUILT / name).exists()]
+    return ctypes.CDLL(str(found[0])) if found else None
+
+
+def absent():
+    return "" if library() else "not built: `make bench` builds it"
+
+
+def targets():
+    """Instruction sets of this machine; the scalar one only where there is no other."""
+    usable = [info.name for info in _runtime.describe() if info.usable]
+    return usable[1:] or usable
+
+
+def loop(kind, target=None):
+    """One loop of ceilings.cc for a target, by default the one in force."""
+    found = getattr(library(), f"{kind}_{target or _runtime.chosen()[0]}")
+    found.argtypes, found.restype = ARGUMENTS[kind], ctypes.c_float
+    return found
+
+
+def numbers(size):
+    """So many negative numbers, rounded up to whole steps of the loops; exp of none is subnormal."""
+    size = -(-size // 64) * 64
+    return np.random.default_rng(1).uniform(-40, -0.01, size).astype(np.float32)
+
+
+def probes():
+    """Name, unit, how many of the unit's billions one call does, and the call."""
+    a, b = (np.random.default_rng(seed).standard_normal((1024, 1024), dtype=np.float32) for seed in (2, 3))
+    yield "NumPy matmul 1024", "GFLOP/s", 2 * 1024**3 / 1e9, lambda: a @ b
+    if absent():
+        return
+    near = numbers(4096)
+    for target in targets():
+        fma, exp = loop("fma", target), loop("exp", target)
+        yield f"FMA in registers, {target}", "GFLOP/s", FLOPS / 1e9, lambda fma=fma: fma(FLOPS)
+        yield (
+            f"exp, {target}", "Gexp/s", near.size * 4096 / 1e9, lambda exp=exp: exp(near.ctypes.data, near.size, 4096)
+        )  # fmt: skip
+    read = loop("read")
+    for mib in READ_MIB:
+        buffer = numbers(mib * 2**18)
+        times = -(-16 // mib)
+        yield (
+            f"reading {mib} MiB", "GB/s", times * buffer.nbytes / 1e9,
+            lambda x=buffer, times=times: [read(x.ctypes.data, x.size) for _ in range(times)],
+        )  # fmt: skip
+
+
+def measure(rounds, clock):
+    """Each ceiling with its spread, on one thread: pinned and limited by who calls."""
+    with rg.config(num_threads=1):
+        found = {name: (unit, billions, call) for name, unit, billions, call in probes()}
+        times = interleave({name: call for name, (_, _, call) in found.items()}, rounds, clock)
+    ceilings = {}
+    for name, (unit, billions, _) in found.items():
+        rates = [billions / (ms / 1e3) for ms in times[name]]
+        ceilings[name] = {"unit": unit, **spread(rates)}
+    return ceilings

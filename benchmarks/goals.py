@@ -1,0 +1,98 @@
+"""What a problem must reach, and what we are after: numbers of the rows of a race."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BEST = "best"
+
+
+@dataclass(frozen=True)
+class Faster:
+    """Another's time over regard's is at least so much. The other named `best` is the fastest that is not ours."""
+
+    peer: str
+    must: float
+    goal: float
+    sign = "≥"
+
+    def against(self, rows):
+        if self.peer != BEST:
+            return self.peer if self.peer in rows else None
+        others = {name: row["median_ms"] for name, row in rows.items() if row["outside"]}
+        return min(others, key=others.get, default=None)
+
+    def value(self, rows):
+        peer = self.against(rows)
+        return None if peer is None else rows[peer]["ratio"]["median"]
+
+    def words(self, rows):
+        peer = self.against(rows)
+        return f"{self.peer} ({peer})" if self.peer == BEST and peer else self.peer
+
+    def mark(self, value):
+        if value is None:
+            return "unknown"
+        return "goal" if value >= self.goal else "must" if value >= self.must else "missed"
+
+
+@dataclass(frozen=True)
+class Costs(Faster):
+    """Regard's time over another's is at most so much."""
+
+    sign = "≤"
+
+    def value(self, rows):
+        ratio = super().value(rows)
+        return None if ratio is None else 1 / ratio
+
+    def words(self, rows):
+        return f"time over that of {self.peer}"
+
+    def mark(self, value):
+        if value is None:
+            return "unknown"
+        return "goal" if value <= self.goal else "must" if value <= self.must else "missed"
+
+
+@dataclass(frozen=True)
+class Within:
+    """A call takes at most so many microseconds: a goal, no must."""
+
+    goal: float
+    must = None
+    sign = "≤"
+
+    def value(self, rows):
+        return rows["regard"]["median_ms"] * 1e3 if "regard" in rows else None
+
+    def words(self, rows):
+        return "microseconds"
+
+    def mark(self, value):
+        if value is None:
+            return "unknown"
+        return "goal" if value <= self.goal else "not yet"
+
+
+def goals_of(entry):
+    """Goals of an entry of problems.toml: tables `faster` and `costs` of [must, goal] by peer, and `microseconds`."""
+    goals = [Faster(peer, *pair) for peer, pair in entry.get("faster", {}).items()]
+    goals += [Costs(peer, *pair) for peer, pair in entry.get("costs", {}).items()]
+    if "microseconds" in entry:
+        goals.append(Within(entry["microseconds"]))
+    return tuple(goals)
+
+
+def reached(goals, rows):
+    """What is said of each goal, for the report and the file."""
+    told = []
+    for goal in goals:
+        value = goal.value(rows)
+        told.append(
+            {
+                "what": goal.words(rows), "value": value, "sign": goal.sign, "must": goal.must, "goal": goal.goal,
+                "mark": goal.mark(value),
+            }
+        )  # fmt: skip
+    return told

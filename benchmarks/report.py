@@ -1,0 +1,71 @@
+"""What a run shows: a table per problem, ceilings, and at the end what was reached."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+SHOWN = {
+    "goal": "[green]goal[/]", "must": "[yellow]must[/]", "missed": "[red]missed[/]", "not yet": "[yellow]not yet[/]",
+    "unknown": "[dim]not raced[/]",
+}  # fmt: skip
+QUIET = 0.5
+
+
+def number(value):
+    """Three digits that matter."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def headed(title, first, *columns):
+    table = Table(title=title, title_justify="left")
+    table.add_column(first, overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def ceilings(found):
+    table = headed("What this machine gives, on one thread", "", "", "median", "min - max")
+    for name, row in found.items():
+        table.add_row(name, row["unit"], number(row["median"]), f"{number(row['min'])} - {number(row['max'])}")
+    return table
+
+
+def problem(name, outcome):
+    table = headed(name, "", "median ms", "middle half", "GFLOP/s", "time / regard's", "largest error")
+    for contestant, row in outcome["contestants"].items():
+        ratio, error = row.get("ratio"), row.get("max_abs_error")
+        table.add_row(
+            contestant, number(row["median_ms"]), f"{number(row['low_ms'])} - {number(row['high_ms'])}",
+            number(row["gflops"]),
+            f"{ratio['median']:.2f} ({ratio['low']:.2f} - {ratio['high']:.2f})" if ratio else "",
+            "" if error is None else f"{error:.1e}",
+        )  # fmt: skip
+    return table
+
+
+def notes(outcome):
+    """Who is not in the table, and why."""
+    if "skipped" in outcome:
+        yield f"not run: {outcome['skipped']}"
+    for name, why in outcome.get("refused", {}).items():
+        yield f"[red]{name} is refused:[/] {why}"
+    for name, why in outcome.get("absent", {}).items():
+        yield f"[dim]{name}: {why}[/]"
+
+
+def summary(result):
+    table = headed("What was reached", "problem", "against", "", "must", "goal", "")
+    for name, outcome in result["problems"].items():
+        for goal in outcome.get("goals", ()):
+            value = "" if goal["value"] is None else number(goal["value"])
+            must = "" if goal["must"] is None else f"{goal['sign']} {goal['must']:g}"
+            table.add_row(name, goal["what"], value, must, f"{goal['sign']} {goal['goal']:g}", SHOWN[goal["mark"]])
+    return table
+
+
+def machine(told):
+    """The machine in a line or two; the second says that it is not quiet."""
+    yield " · ".join([told["cpu"], f"target {told['target']}", f"NumPy {told['numpy']}", *map(str.strip, told["blas"])])
+    if told["load_before"] is not None and told["load_before"] > QUIET:
+        yield f"[red]this machine is not quiet: load {told['load_before']:.1f}; the numbers mean little[/]"

@@ -1,0 +1,329 @@
+"""benchmarks/: problems.toml is whole, a race refuses wrong answers, goals and comparisons say what they should.
+
+No time is asserted: clocks are made up, and advance by what a contestant is said to cost.
+"""
+
+import io
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+import regard as rg  # noqa: E402
+from benchmarks import __main__ as command  # noqa: E402
+from benchmarks import ceilings, compare, goals, problems, race, report, results  # noqa: E402
+from benchmarks.covers import Causal, Lengths, Random, Window  # noqa: E402
+from benchmarks.peers import PEERS, Peer  # noqa: E402
+from benchmarks.rounds import interleave, spread  # noqa: E402
+from regard._runtime import num_threads  # noqa: E402
+
+ALL = problems.load()
+TINY = problems.Problem("tiny", "a test", (1, 2, 20, 8), (1, 2, 20, 8))
+NUMPY = [name for name in PEERS if name.startswith(("NumPy", "regard"))]
+
+
+def shrunk(problem):
+    """The same with a sixteenth of the lengths and few heads."""
+    heads, kv = max(1, problem.group) * 2, 2
+    query, key = ((1, h, max(1, s[2] // 16), 8) for h, s in ((heads, problem.query), (kv, problem.key)))
+    mask = problem.mask
+    if isinstance(mask, Lengths):
+        mask = Lengths(key[2] - 5)
+    if isinstance(mask, Window):
+        mask = Window(7)
+    if isinstance(mask, Random):
+        mask = Random(mask.keep, query[2], key[2])
+    bias = problem.bias and replace(problem.bias, heads=heads)
+    return replace(problem, query=query, key=key, mask=mask, bias=bias, repeat=1, goals=())
+
+
+class Clock:
+    """Nanoseconds that only contestants advance."""
+
+    now = 0
+
+    def __call__(self):
+        return self.now
+
+
+class Costing(Peer):
+    """Another's answer, at a cost in milliseconds per round; `wrong` is done to the answer."""
+
+    def __init__(self, clock, costs, wrong=lambda x: x, outside=True):
+        self.clock, self.costs, self.wrong, self.outside, self.calls = clock, costs, wrong, outside, 0
+
+    def prepare(self, problem, given):
+        inner = PEERS["NumPy textbook"].prepare(problem, given)
+
+        def call():
+            self.clock.now += int(self.costs[self.calls % len(self.costs)] * 1e6)
+            self.calls += 1
+            return self.wrong(inner())
+
+        return call
+
+
+def test_every_problem_has_a_reason_of_its_own():
+    reasons = [problem.reason for problem in ALL]
+    assert all(len(reason) > 10 for reason in reasons)
+    assert len(set(reasons)) == len(reasons)
+
+
+@pytest.mark.parametrize("problem", ALL, ids=lambda p: p.name)
+def test_peers_exist_and_goals_can_be_judged(problem):
+    assert set(problem.peers) <= PEERS.keys()
+    named = {goal.peer for goal in problem.goals if hasattr(goal, "peer")} - {goals.BEST}
+    assert named <= set(problem.peers)
+    assert [name for name in named if PEERS[name].why_not(problem)] == []
+    able = [name for name in problem.peers if not PEERS[name].why_not(problem)]
+    assert any(PEERS[name].outside for name in able)
+    for goal in problem.goals:
+        worse = goal.mark(0 if goal.sign == "≥" else 1e9)
+        assert (goal.mark(goal.goal), worse) == ("goal", "not yet" if goal.must is None else "missed")
+
+
+def test_the_goals_of_the_first_problem_are_read():
+    assert ALL[0].goals == (goals.Faster("best", 1.25, 1.4),)
+    held = next(p for p in ALL if p.target)
+    assert (held.target, held.goals) == ("avx2", (goals.Faster("FMA in registers", 0.75, 0.85),))
+
+
+@pytest.mark.parametrize(
+    ("entry", "parts"),
+    [
+        ({"peers": "none"}, ["tiny", "peers = 'none'", "some"]),
+        ({"speed": 3}, ["tiny", "speed unknown", "query"]),
+        ({"reason": None}, ["tiny has no reason"]),
+        ({"dtype": "int8"}, ["tiny", "dtype = 'int8'", "bfloat16"]),
+        ({"mask": "casual"}, ["mask = 'casual'", "'causal'", "window"]),
+        ({"bias": "rope"}, ["bias = 'rope'", "'alibi'"]),
+    ],
+)
+def test_a_wrong_entry_is_refused(entry, parts):
+    whole = {"name": "tiny", "reason": "a test", "query": [1, 1, 4, 4], "peers": "some"} | entry
+    whole = {key: value for key, value in whole.items() if value is not None}
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the parts are the match
+        problems.as_problem(whole, {"some": []})
+    assert all(part in str(caught.value) for part in parts)
+
+
+def test_a_pattern_chooses_by_name_and_one_without_any_lists_the_names():
+    assert [p.name for p in problems.load("2048,128)")] == ["float32 (1,8,2048,128)", "float32 (1,8,2048,128), causal"]
+    assert all("decode" in p.name and "65536" in p.name for p in problems.load("decode*65536"))
+    with pytest.raises(ValueError, match=r"holds 'nothing'[^$]*\(1,8,2048,64\)"):
+        problems.load("nothing")
+
+
+def test_data_are_normal_numbers_and_the_same_each_time():
+    given = replace(TINY, dtype="bfloat16").draw()
+    wide = np.concatenate([x.astype(np.float64).ravel() for x in given])
+    assert (wide != 0).all()
+    assert 0.8 < wide.std() < 1.2
+    assert all((a == b).all() for a, b in zip(given, replace(TINY, dtype="bfloat16").draw(), strict=True))
+
+
+def test_flops_count_the_kept_pairs():
+    assert TINY.flops == 4 * 2 * 20 * 20 * 8
+    assert replace(TINY, mask=Causal()).flops == 4 * 2 * 210 * 8
+    assert replace(TINY, mask=Window(3)).flops == 4 * 2 * (3 * 20 - 3) * 8
+
+
+@pytest.mark.parametrize("problem", ALL, ids=lambda p: p.name)
+def test_regard_and_numpy_answer_every_problem_in_small(problem):
+    """Whatever the formulas of covers.py say, spelled out, is what regard's masks and biases are."""
+    small = shrunk(problem)
+    line = race.Line(small, {name: PEERS[name] for name in NUMPY})
+    assert line.refused == {}
+    assert {"regard", *(name for name in NUMPY if PEERS[name].can(small))} == line.calls.keys()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda x: x * np.float32(1.001), "a row of its answer is off by 0.001 of its length; 3e-05 is allowed"),
+        (lambda x: np.where(np.arange(20)[:, None] == 7, x[:, ::-1], x), "a row of its answer is off"),
+        (lambda x: x * np.float32(np.nan), "Inf or NaN"),
+        (lambda x: x[:, :1], "shape (1, 1, 20, 8), not (1, 2, 20, 8)"),
+        (lambda x: 1 // 0, "ZeroDivisionError"),
+    ],
+)
+def test_a_wrong_peer_is_refused_and_never_timed(wrong, said):
+    clock = Clock()
+    peers = {"regard": Costing(clock, [2], outside=False), "wrong": Costing(clock, [1], wrong)}
+    outcome = race.race(TINY, 3, peers=peers, clock=clock)
+    assert said in outcome["refused"]["wrong"]
+    assert list(outcome["contestants"]) == ["regard"]
+    assert peers["wrong"].calls == 1
+    assert any("wrong is refused" in line for line in report.notes(outcome))
+
+
+def test_a_tiny_race_with_a_made_up_clock():
+    clock, seen = Clock(), []
+    peers = {
+        "regard": Costing(clock, [4], outside=False),
+        "fast": Costing(clock, [100, 100, 5, 6, 7]),  # the check and the round before are not counted
+        "slow": Costing(clock, [12]),
+        "JAX on two threads": PEERS["regard, one thread"],
+    }
+    aims = goals.Faster("best", 1.2, 1.6), goals.Costs("slow", 0.5, 0.3), goals.Within(4000), goals.Faster("gone", 1, 2)
+    outcome = race.race(replace(TINY, goals=aims), 3, peers=peers, clock=clock, after_round=lambda: seen.append(1))
+    rows = outcome["contestants"]
+    assert len(seen) == 3
+    assert rows["fast"]["times_ms"] == [5, 6, 7]
+    assert (rows["fast"]["median_ms"], rows["fast"]["min_ms"], rows["fast"]["max_ms"]) == (6, 5, 7)
+    assert rows["fast"]["ratio"]["median"] == 1.5
+    assert rows["slow"]["ratio"] == dict.fromkeys(("median", "low", "high", "min", "max"), 3)
+    assert 0 < rows["regard"]["worst_row_error"] < 3e-5
+    assert outcome["absent"] == {"JAX on two threads": "the problem has one thread"}
+    told = [(goal["what"], goal["value"], goal["mark"]) for goal in outcome["goals"]]
+    assert told == [
+        ("best (fast)", 1.5, "must"), ("time over that of slow", 1 / 3, "must"), ("microseconds", 4000, "goal"),
+        ("gone", None, "unknown"),
+    ]  # fmt: skip
+    assert json.loads(json.dumps(outcome)) == outcome
+
+
+def test_a_problem_that_the_machine_cannot_run_says_so(monkeypatch):
+    monkeypatch.setattr(race, "processors", lambda: 1)
+    assert "needs 2 processors; there are 1" in race.race(replace(TINY, threads=2), 1)["skipped"]
+    assert "'nosuch'" in race.race(replace(TINY, target="nosuch"), 1)["skipped"]
+
+
+@pytest.mark.parametrize(("name", "threads"), [("regard", 2), ("regard, one thread", 1)])
+def test_threads_are_those_of_the_problem(monkeypatch, name, threads):
+    seen = []
+    monkeypatch.setattr(race, "processors", lambda: 2)
+    monkeypatch.setattr(rg, "attention", lambda q, k, v: seen.append(num_threads()))
+    race.race(replace(TINY, threads=2), 1, peers={name: PEERS[name]})
+    assert seen == [threads]  # it gives no answer, so it is refused
+
+
+def test_rounds_are_interleaved_in_changing_order():
+    ran = []
+    times = interleave({name: lambda name=name: ran.append(name) for name in "abc"}, 12, Clock(), repeat=2)
+    assert {name: len(own) for name, own in times.items()} == dict.fromkeys("abc", 12)
+    turns = ["".join(ran[i : i + 6 : 2]) for i in range(0, len(ran), 6)]
+    assert all(sorted(turn) == list("abc") for turn in turns)
+    assert len(turns) == 13
+    assert len(set(turns)) > 2
+
+
+def test_without_its_loops_a_run_says_how_to_build_them(monkeypatch):
+    monkeypatch.setattr(ceilings, "library", lambda: None)
+    held = next(p for p in ALL if p.target)
+    assert not PEERS["FMA in registers"].can(held)
+    assert "`make bench` builds it" in PEERS["FMA in registers"].absent()
+    assert [name for name, *_ in ceilings.probes()] == ["NumPy matmul 1024"]
+
+
+def test_loops_are_given_whole_steps_of_normal_numbers():
+    numbers = ceilings.numbers(100)
+    assert numbers.size == 128
+    assert (np.exp(numbers) > np.finfo(np.float32).tiny).all()
+
+
+def made(regard, other, **machine):
+    """A result with one problem, of these times."""
+    rows = {"regard": regard, "NumPy textbook": other, "regard, plain": [1, 1, 1]}
+    contestants = {}
+    for name, times in rows.items():
+        contestants[name] = {f"{key}_ms": value for key, value in spread(times).items()}
+    return {"format": 2, "machine": {"cpu": "x"} | machine, "problems": {"p": {"contestants": contestants}}}
+
+
+@pytest.mark.parametrize(
+    ("regard", "other", "verdict"),
+    [
+        ([5, 5, 5], [30, 30, 30], "faster"),
+        ([20, 20, 20], [30, 30, 30], "slower"),
+        ([9, 9.9, 11], [30, 30, 30], "noise"),  # the middle halves touch
+        ([5, 5, 5], [15, 15, 15], "noise"),  # the machine was faster: the other gained as much
+        ([20, 20, 20], [60, 60, 60], "noise"),
+        ([5, 5, 5], [60, 60, 60], "faster"),
+    ],
+)
+def test_compare_tells_a_change_from_noise(regard, other, verdict):
+    told = compare.changes(made([10, 10, 10], [30, 30, 30]), made(regard, other))
+    assert told["p"]["verdict"] == verdict
+    assert told["p"]["gain"]["median"] == 10 / np.median(regard)
+    assert list(told["p"]["others"]) == ["NumPy textbook"]
+
+
+def test_compare_says_what_else_changed():
+    old, new = made([10], [30], numpy="1"), made([5], [30], numpy="2")
+    old["problems"]["gone"] = {"contestants": {}}
+    console = Console(width=120, file=io.StringIO())
+    compare.show(old, new, console)
+    text = console.file.getvalue()
+    for part in ("numpy: 1 → 2", "2.00", "faster", "only in the old: gone"):
+        assert part in text
+
+
+def test_a_result_is_written_whole_and_the_run_before_is_kept(tmp_path):
+    path = tmp_path / "new" / "bench.json"
+    assert results.set_aside(path) is None
+    results.write(made([1], [2]), path)
+    before = results.set_aside(path)
+    results.write(made([3], [4]), path)
+    assert results.read(before) == made([1], [2])
+    assert results.read(path) == made([3], [4])
+    assert sorted(p.name for p in path.parent.iterdir()) == ["bench.before.json", "bench.json"]
+
+
+def test_the_result_of_the_first_version_is_read():
+    result = results.read(ROOT / "benchmarks" / "results" / "0.1.0-avx2.json")
+    assert "float32 (1,8,2048,64), causal" in result["problems"]
+    rows = result["problems"]["float32 (1,8,2048,64)"]["contestants"]
+    assert [name for name, row in rows.items() if not row["outside"]] == ["regard"]
+    assert set(compare.changes(result, result)) == set(result["problems"])
+    assert {change["verdict"] for change in compare.changes(result, result).values()} == {"noise"}
+
+
+def test_what_is_no_result_is_refused(tmp_path):
+    (tmp_path / "x.json").write_text('{"format": 3}')
+    with pytest.raises(ValueError, match="no result of `make bench`"):
+        results.read(tmp_path / "x.json")
+    with pytest.raises(SystemExit, match=r"benchmarks: .*no\.json"):
+        command.main(["compare", str(tmp_path / "no.json"), str(tmp_path / "x.json")])
+
+
+def test_a_run_writes_after_every_problem(tmp_path, monkeypatch, capsys):
+    """A run that is killed in its second problem has the first."""
+    other = replace(TINY, name="other", mask=Causal(), goals=(goals.Faster("best", 0, 0),))
+    monkeypatch.setattr(problems, "load", lambda pattern: [other, TINY])
+    monkeypatch.setattr(ceilings, "measure", lambda rounds, clock: {"loop": {"unit": "GB/s", **spread([1.0])}})
+    real = race.race
+
+    def killed(problem, rounds, **options):
+        if problem is TINY:
+            raise KeyboardInterrupt
+        return real(problem, rounds, peers={n: PEERS[n] for n in ("regard", "NumPy textbook")}, **options)
+
+    monkeypatch.setattr(command, "race", killed)
+    path = tmp_path / "bench.json"
+    with pytest.raises(KeyboardInterrupt):
+        command.main(["run", "--rounds", "1", "-o", str(path)])
+    result = results.read(path)
+    assert list(result["problems"]) == ["other"]
+    assert result["ceilings"]["loop"]["median"] == 1
+    assert {"cpu", "caches", "numpy", "blas", "regard", "target", "commit", "load_before"} <= result["machine"].keys()
+    monkeypatch.setattr(problems, "load", lambda pattern: [other])
+    assert command.main(["run", "--rounds", "1", "-o", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "best (NumPy textbook)" in out
+    assert "compare" in out
+
+
+def test_a_run_in_which_regard_is_wrong_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(problems, "load", lambda pattern: [TINY])
+    monkeypatch.setattr(ceilings, "measure", lambda rounds, clock: {})
+    wrong = {"regard": Costing(Clock(), [1], lambda x: x + 1, outside=False)}
+    monkeypatch.setattr(command, "race", lambda p, n, after_round: race.race(p, n, peers=wrong))
+    assert command.main(["run", "--rounds", "1", "-o", str(tmp_path / "b.json")]) == 1
