@@ -13,6 +13,7 @@ def needed(page):
 HEAVY = [page for page in PAGES if needed(page)]
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("page", HEAVY, ids=[str(page.relative_to(DOCS)) for page in HEAVY])
 def test_examples_that_need_a_framework(page):
     said = run(page.read_text(), page.name, {}, FRAMEWORKS)

@@ -93,8 +93,9 @@ def check(
     vjp : callable, optional
         The function's way back, ``vjp(grad_out, query, key, value, **options)``, called with what the function itself
         is called with. It returns the gradients of the operands in the same order, that of a bias after them, or a
-        mapping by name; of a layer those of x and its matrices. Default: the attribute ``fn.vjp``, if there is one; gradients of torch's and JAX's functions
-        are their library's. They are asked for where the output is right: a wrong output has other gradients.
+        mapping by name; of a layer those of x and its matrices. Default: the attribute ``fn.vjp``, if there is one;
+        gradients of torch's and JAX's functions are their library's. They are asked for where the output is right: a
+        wrong output has other gradients.
     memory : str, optional
         ``"linear"``: memory may not grow with queries times keys. Default: what NumPy takes is told, and is no fault.
     dtype : str, optional
