@@ -11,6 +11,7 @@ from regard.check.candidate._guess import Declared
 from regard.check.candidate._understand import understand
 from regard.check.habits import HABITS
 from regard.check.instruments._laws import LAWS, broken_laws, subject
+from test_check_report import run
 
 
 def keys_in_pairs(q, k, v):
@@ -180,6 +181,17 @@ def test_a_habit_is_seen(name):
     level = {habit.name: "warning" if habit.edge else "fault" for habit in HABITS}[name]
     assert report[name].level == level
     assert report[name].evidence
+
+
+def test_each_habit_has_a_script_that_shows_it(tmp_path):
+    scripts = {}
+    for name, fn in sorted(SHOWS.items(), key=lambda item: item[0] != "QUADRATIC_MEMORY"):  # a peak is seen once
+        if fn.__name__ != "<lambda>":
+            script = rg.check(fn, **DECLARED.get(name, {}))[name].script
+            assert script, name
+            scripts[f"x-{name}.py"] = script
+    seen = run(scripts, tmp_path, after="")  # this module, which they import, imports regard
+    assert {name: said for name, said in seen.items() if f"FAULT {name[2:-3]}" not in said[0]} == {}
 
 
 @linux

@@ -229,11 +229,12 @@ def layer_words(candidate: Candidate, case: Case) -> dict[str, str]:
     if case.causal and not candidate.words.always_causal:
         values["causal"] = "True"
     if case.mask is not None:
-        values["mask"] = _as_meant(candidate, "mask" + _CUT.get(candidate.words.mask_shape, ""))
+        values["mask"] = as_meant(candidate, "mask" + _CUT.get(candidate.words.mask_shape, ""))
     return values
 
 
-def _as_meant(candidate: Candidate, keep: str) -> str:
+def as_meant(candidate: Candidate, keep: str) -> str:
+    """Spell a mask of what is kept with the meaning that the function has."""
     kind = candidate.dtype if candidate.dtype != "bfloat16" else "float32"
     forms = {"keep": keep, "drop": f"~{keep}", "additive": f"np.where({keep}, 0, -inf).astype(np.{kind})"}
     return forms[candidate.words.mask]
@@ -248,7 +249,7 @@ def passed(candidate: Candidate, case: Case, where: tuple[int, ...]) -> dict[str
     if case.mask is not None:
         keep = f"mask{index(_fitting(case.mask, where))}"
         keep += "" if where else _CUT.get(candidate.words.mask_shape, "")
-        values["mask"] = _as_meant(candidate, keep)
+        values["mask"] = as_meant(candidate, keep)
     if case.bias is not None:
         values["bias"] = f"bias{index(_fitting(case.bias, where))}"
     if case.alibi is not None:

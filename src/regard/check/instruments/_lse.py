@@ -14,6 +14,7 @@ from regard.check.answers._oracle import RIGHT, Oracle
 from regard.check.answers._tolerance import UNIT, Refused
 from regard.check.candidate._candidate import Candidate, quiet, refused
 from regard.check.faults.lse import GROUP
+from regard.check.findings._demonstrate import demonstration
 from regard.check.findings._finding import Example, Finding
 from regard.check.findings._shrink import shrink
 
@@ -95,9 +96,17 @@ def lse_findings(candidate: Candidate, cases: Mapping[str, Case]) -> Iterator[Fi
                 fault.name, "fault", "certain: all of its numbers are explained" if fits else "seen",
                 f"{fault.does}: {label}" if label else fault.does, fault.why, fault.mend,
                 (f"element {pair.element} has the shape of a logsumexp", *merged), (),
-                _Lse(case, right_lse(case), got),
+                _Lse(case, right_lse(case), got), _script(fault.name, fault.does, pair),
             )  # fmt: skip
             return
+
+
+def _script(name: str, does: str, pair: Pair) -> str:
+    """Write a program that looks at the logsumexp; none where its axes are turned, or every call is causal."""
+    words = pair.candidate.words
+    if "sh" in words.layout or words.always_causal:
+        return ""
+    return demonstration(name, does, replace(pair.candidate, words=replace(words, element=pair.element)))
 
 
 def _answers(pair: Pair, cases: Iterable[Case]) -> Iterator[tuple[Case, Array]]:
