@@ -115,14 +115,14 @@ def main():
     parser.add_argument("--doubles", type=int, default=400, help="two faults at once: size of the sample")
     parser.add_argument("--out", type=Path, help="file for the outcome; default: a new one in tests/data/soak/check")
     given = parser.parse_args()
-    console, began = Console(), time.monotonic()
+    console, began, where = Console(), time.monotonic(), about()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         rows = alarms(range(given.first, given.first + given.seeds), progress)
         seconds = time.monotonic() - began
         told = power(given.doubles, progress)
     outcome = {
-        **about(), "seconds_for_seeds": round(seconds, 1), "seconds": round(time.monotonic() - began, 1),
+        **where, "seconds_for_seeds": round(seconds, 1), "seconds": round(time.monotonic() - began, 1),
         "first_seed": given.first, "results": rows, "power": told,
     }  # fmt: skip
     path = given.out or free_path()
