@@ -125,8 +125,11 @@ def _in_shell(message: str) -> str:
 def _bar(target: str) -> Iterator[Callable[[str, float], None]]:
     """Show on a terminal how far it is."""
     console = text_console(stderr=True)
+    if not console.is_terminal:  # where rich 13.8 ends a bar that it did not draw with an empty line
+        yield lambda what, share: None
+        return
     columns = (TextColumn("{task.fields[subject]}", markup=False), BarColumn(24), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("starting", total=1.0, subject=printable(target))
         yield lambda what, share: progress.update(task, completed=share, description=printable(what))
 
