@@ -19,12 +19,13 @@ from .faults import BY_NAME
 from .findings._demonstrate import demonstration
 from .findings._finding import Finding
 from .findings._verdicts import VERDICTS
+from .gradients import backward_of, gradient_findings
 from .habits import HABITS, Behaviour, Habit, seen_habits, wrong_size
 from .instruments._diagnose import Shown, measured_scale, of_size
 from .instruments._dictionary import Models, models
 from .instruments._explain import Explanation
 from .instruments._facts import facts
-from .instruments._laws import LAWS, Law, broken_laws, subject
+from .instruments._laws import LAWS, Law, Subject, broken_laws, subject
 from .instruments._lse import lse_findings
 from .instruments._tomography import Measured, measure
 from .report._questions import SEARCH, asked_of
@@ -142,8 +143,6 @@ class Run:
 
     def _gradients(self) -> list[Finding]:
         """Ask for the gradients of a function that has some."""
-        from .gradients import backward_of, gradient_findings
-
         backward = backward_of(self.candidate, self.declared.vjp)
         wanted = self.declared.supports is None or "gradients" in self.declared.supports or self.declared.vjp
         if backward is None or not wanted or not self.in_time.asks("gradients"):
@@ -174,7 +173,7 @@ class Run:
     def _shown(self, laws: list[tuple[Law, str]]) -> Shown:
         return Shown(self.candidate, self.setting, self.measured, laws, self.in_time)
 
-    def _subject(self) -> Any:
+    def _subject(self) -> Subject:
         base = subject(self.candidate, self.known.supports)
         return replace(base, case=replace(base.case, from_start=self.setting.from_start))
 

@@ -80,12 +80,9 @@ class TorchArrays:
 
         return out, pullback
 
-    def threads(self, count: int) -> AbstractContextManager[Any]:
-        """Set the number of threads within operators."""
-        return self._threads(count)
-
     @contextmanager
-    def _threads(self, count: int) -> Iterator[None]:
+    def threads(self, count: int) -> Iterator[None]:
+        """Set the number of threads within operators."""
         before = self.torch.get_num_threads()
         self.torch.set_num_threads(count)
         try:

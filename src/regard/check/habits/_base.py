@@ -12,7 +12,6 @@ from regard._types import Array
 from regard.check.answers._case import Case
 from regard.check.answers._tolerance import Judge
 from regard.check.candidate._candidate import Call, Candidate, quiet, refused
-from regard.check.candidate._guard import CrashError
 
 Test: TypeAlias = Callable[["Behaviour"], "str | None"]
 
@@ -78,8 +77,6 @@ def seen_habits(behaviour: Behaviour, asks: Callable[[str], bool]) -> Iterator[t
             continue
         try:
             seen = habit.test(behaviour)
-        except CrashError:
-            continue  # a finding of its own
         except BaseException as error:
             refused(error)  # which is a finding elsewhere, and no sign of a habit
             continue
