@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ import numpy as np
 from regard.check.answers._case import Case
 from regard.check.answers._fault import Fault
 from regard.check.answers._probes import Setting
-from regard.check.answers._tolerance import Refused
 from regard.check.faults import CATALOGUE
 from regard.check.findings import _demonstrate
 from regard.check.findings._finding import Finding
@@ -23,7 +21,7 @@ from regard.check.gradients import CATALOGUE as GRADIENTS
 from regard.check.instruments._dictionary import VARIANTS, Models, Variant, models
 from regard.check.report._names import Entry, entries
 
-from .planted import planted_for
+from .planted import distance, planted_for
 
 # Answers of two faults that are no further apart are the same.
 _SAME = 1e-6
@@ -172,10 +170,4 @@ def _nearest() -> dict[Variant, tuple[tuple[str, str], ...]]:
 
 def _distance(a: Variant, b: Variant, name: str) -> float:
     """How far two answers to a probe are apart; infinite where one is NaN, refused or of another shape."""
-    x, y = _known().answer((a,), name), _known().answer((b,), name)
-    if isinstance(x, Refused) or isinstance(y, Refused):
-        return 0.0 if isinstance(x, Refused) and isinstance(y, Refused) else math.inf
-    if x.shape != y.shape or not np.array_equal(np.isfinite(x), np.isfinite(y)):
-        return math.inf
-    finite = np.isfinite(x)
-    return float(np.abs(x[finite] - y[finite]).max(initial=0))
+    return float(distance(_known().answer((a,), name), _known().answer((b,), name)))

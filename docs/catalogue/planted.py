@@ -28,6 +28,7 @@ sys.path.append(str(TESTS))
 import check_mutants  # noqa: E402
 import test_check_laws  # noqa: E402
 import test_check_mutants  # noqa: E402
+from check_power import distance as distance  # noqa: E402
 from check_right import softmax, textbook  # noqa: E402
 from check_wrong import WRONG  # noqa: E402
 
