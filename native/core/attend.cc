@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 #ifdef REGARD_X86
@@ -110,13 +111,12 @@ int useful_threads(const Problem& p, int64_t tasks, int threads) {
   return static_cast<int>(std::max<int64_t>(1, std::min<int64_t>({threads, tasks, static_cast<int64_t>(worth)})));
 }
 
-// Runs work(problem, block, scratch) for each task. Who takes a task is left to chance, and no result depends on it.
-// The last rows go first: under a causal mask they are the longest.
+// Runs work(problem, task, scratch) for each task. Who takes a task is left to chance, and no result depends on it.
+// The last go first: under a causal mask the last rows are the longest.
 template <class Work>
-Outcome for_each_block(const Engine& engine, const Problem& p, int threads, const Poll& poll, Work work) {
-  const Schedule schedule(p);
+Outcome for_each_task(const Engine& engine, const Problem& p, int64_t tasks, int threads, const Poll& poll, Work work) {
   const size_t bytes = engine.scratch_bytes(p.d, p.dv);
-  std::atomic<int64_t> left{schedule.tasks()};
+  std::atomic<int64_t> left{tasks};
   std::atomic<Outcome> outcome{Outcome::kDone};
   const auto job = [&](int worker) {
     const FloatMode mode;
@@ -129,14 +129,71 @@ Outcome for_each_block(const Engine& engine, const Problem& p, int threads, cons
     Problem watched = p;
     watched.go_on = &Watch::go_on;
     watched.watch = &watch;
-    for (int64_t task = --left; task >= 0 && Watch::go_on(&watch); task = --left) {
-      work(watched, schedule.block(task), scratch.data());
-    }
+    for (int64_t task = --left; task >= 0 && Watch::go_on(&watch); task = --left) work(watched, task, scratch.data());
   };
-  const int useful = Scratch::busy() ? 1 : useful_threads(p, schedule.tasks(), threads);
+  const int useful = Scratch::busy() ? 1 : useful_threads(p, tasks, threads);
   if (!run_on_pool(useful, job) && outcome == Outcome::kDone) return Outcome::kForked;
   return outcome;
 }
+
+// A problem whose blocks are too few for its threads, cut along the keys too: each chunk of a block is a task, and
+// who ends the last chunk of a block joins them.
+class Chunks {
+ public:
+  Chunks(const Engine& engine, const Problem& p, const Schedule& schedule)
+      : engine_(engine), schedule_(schedule), pieces_(static_cast<size_t>(schedule.tasks())) {
+    const int64_t size = engine.chunk_keys(p.d, p.dv);
+    for (int64_t n = 0; n < schedule.tasks(); ++n) {
+      const Block block = schedule.block(n);
+      const Range all = hull(p, block);
+      Piece& piece = pieces_[static_cast<size_t>(n)];
+      piece.first = all.empty() ? 0 : all.begin / size;
+      piece.count = all.empty() ? 1 : (all.end + size - 1) / size - piece.first;
+      piece.bytes = engine.state_bytes(block.rows, p.dv);
+      piece.left = piece.count;
+      for (int64_t c = 0; c < piece.count; ++c) tasks_.emplace_back(n, c);
+      bytes_ += static_cast<size_t>(piece.count) * piece.bytes;
+    }
+  }
+  size_t bytes() const { return bytes_; }
+  int64_t tasks() const { return static_cast<int64_t>(tasks_.size()); }
+
+  bool take_memory() {
+    memory_.reset(static_cast<char*>(::operator new(bytes_, kAlign, std::nothrow)));
+    char* at = memory_.get();
+    for (Piece& piece : pieces_) {
+      for (int64_t c = 0; at && c < piece.count; ++c, at += piece.bytes) piece.states.push_back(at);
+    }
+    return at != nullptr;
+  }
+
+  void run(const Problem& p, int64_t task, char* scratch) {
+    const auto [n, chunk] = tasks_[static_cast<size_t>(task)];
+    Piece& piece = pieces_[static_cast<size_t>(n)];
+    const Block block = schedule_.block(n);
+    engine_.attend_chunk(p, block, piece.first + chunk, piece.states[static_cast<size_t>(chunk)], scratch);
+    if (--piece.left == 0) engine_.join_chunks(p, block, piece.states.data(), piece.count, scratch);
+  }
+
+ private:
+  struct Piece {
+    int64_t first = 0, count = 0;  // its chunks
+    size_t bytes = 0;              // of one state
+    std::atomic<int64_t> left{0};
+    std::vector<char*> states;
+  };
+  const Engine& engine_;
+  const Schedule& schedule_;
+  std::vector<Piece> pieces_;
+  std::vector<std::pair<int64_t, int64_t>> tasks_;  // block, chunk of it
+  size_t bytes_ = 0;
+  std::unique_ptr<char, Free> memory_;
+};
+
+// Blocks per thread that even out by themselves; fewer are cut along the keys, where the states take no more than so
+// many bytes. Cut or not, the bits are the same.
+constexpr int64_t kEnoughBlocks = 8;
+constexpr size_t kMostStates = size_t(1) << 24;
 
 // Adds what became of the tiles of one block. A span drops no tile that it covers: differences over the tiles count
 // the rows that see each of them and those that keep all of it.
@@ -184,13 +241,28 @@ void count_block(const Problem& p, const Block& block, int tile, std::vector<int
 }  // namespace
 
 Outcome attend(const Engine& engine, const Problem& p, int threads, const Poll& poll) {
-  return for_each_block(engine, p, threads, poll, engine.attend);
+  const Schedule schedule(p);
+  const auto whole = [&](const Problem& watched, int64_t task, char* scratch) {
+    engine.attend(watched, schedule.block(task), scratch);
+  };
+  if (useful_threads(p, p.keys, threads) > 1 && schedule.tasks() < kEnoughBlocks * threads &&
+      p.keys > engine.chunk_keys(p.d, p.dv)) {
+    Chunks chunks(engine, p, schedule);
+    if (chunks.bytes() <= kMostStates && chunks.take_memory()) {
+      return for_each_task(
+          engine, p, chunks.tasks(), threads, poll,
+          [&](const Problem& watched, int64_t task, char* scratch) { chunks.run(watched, task, scratch); });
+    }
+  }
+  return for_each_task(engine, p, schedule.tasks(), threads, poll, whole);
 }
 
 Outcome weights(const Engine& engine, const Problem& p, int64_t begin, int64_t end, int threads, const Poll& poll) {
-  return for_each_block(engine, p, threads, poll, [&](const Problem& watched, const Block& block, char* scratch) {
-    engine.weights(watched, block, begin, end, scratch);
-  });
+  const Schedule schedule(p);
+  return for_each_task(engine, p, schedule.tasks(), threads, poll,
+                       [&](const Problem& watched, int64_t task, char* scratch) {
+                         engine.weights(watched, schedule.block(task), begin, end, scratch);
+                       });
 }
 
 TileCount count_tiles(const Engine& engine, const Problem& p) {

@@ -12,17 +12,50 @@ const char* row_of(const Mask& mask, int64_t head, int64_t query) {
   return mask.rows.data + mask.rows.head[head] + (query - mask.first_row) * mask.rows.row;
 }
 
-// Writes 1 for each key of [first, first + count) that a row of a bit or byte mask keeps, 0 for the others.
-void expand(const Mask& mask, const char* row, int64_t first, int count, unsigned char* kept) {
-  if (mask.kind == Mask::kBits) {
-    for (int j = 0; j < count; ++j) {
-      const int64_t key = first + j;
-      kept[j] = (static_cast<unsigned char>(row[key >> 3]) >> (key & 7)) & 1;
-    }
-    return;
+// Bits [0, count) of a word, count in [0, 32].
+uint32_t low_bits(int count) { return count < 32 ? (uint32_t(1) << count) - 1 : ~uint32_t(0); }
+
+// Keys [first, first + count) of a row of bits, count at most 32.
+uint32_t word_of_bits(const char* row, int64_t first, int count) {
+  const char* byte = row + (first >> 3);
+  const int skipped = static_cast<int>(first & 7), bytes = (skipped + count + 7) >> 3;
+  uint64_t x = 0;
+  for (int n = 0; n < bytes; ++n) x |= uint64_t(static_cast<unsigned char>(byte[n])) << (8 * n);
+  return static_cast<uint32_t>(x >> skipped) & low_bits(count);
+}
+
+// Of a row of bytes. Eight neighbours at a time: each byte's bits fall into its lowest, and a product gathers those,
+// byte n to bit 56 + n (without carries: no two terms meet).
+uint32_t word_of_bytes(const char* at, ptrdiff_t col, int count) {
+  uint32_t word = 0;
+  int n = 0;
+  for (; col == 1 && n + 8 <= count; n += 8) {
+    uint64_t x = 0;
+    for (int b = 0; b < 8; ++b) x |= uint64_t(static_cast<unsigned char>(at[n + b])) << (8 * b);
+    x |= x >> 4;
+    x |= x >> 2;
+    x |= x >> 1;
+    word |= static_cast<uint32_t>(((x & 0x0101010101010101) * 0x0102040810204080) >> 56) << n;
   }
-  const char* at = row + first * mask.rows.col;
-  for (int j = 0; j < count; ++j, at += mask.rows.col) kept[j] = *at != 0;
+  for (; n < count; ++n) word |= uint32_t(at[n * col] != 0) << n;
+  return word;
+}
+
+int lowest_bit(uint32_t word) { return __builtin_ctz(word); }
+int highest_bit(uint32_t word) { return 31 - __builtin_clz(word); }
+
+Cover cover_of(const Kept& kept) {
+  Cover c{0, 0, true};
+  int many = 0;
+  for (int n = 0; n < kMaxTile / 32; ++n) {
+    const uint32_t word = kept.word[n];
+    if (word == 0) continue;
+    if (c.begin == c.end) c.begin = 32 * n + lowest_bit(word);
+    c.end = 32 * n + highest_bit(word) + 1;
+    many += __builtin_popcount(word);
+  }
+  c.solid = many == c.end - c.begin;
+  return c;
 }
 
 // Calls f(begin, end) for each span of the row, clipped to the tile and relative to it, in ascending order.
@@ -34,14 +67,6 @@ void each_span(const Mask& mask, int64_t head, int64_t query, int64_t first, int
     const int64_t end = std::min<int64_t>(span[s][1] - first, count);
     if (begin < end) f(static_cast<int>(begin), static_cast<int>(end));
   }
-}
-
-// Whether a row of bits keeps no key of the tile, nor of the bytes at its ends: so with most tiles of a long row.
-bool is_blank(const char* row, int64_t first, int count) {
-  const char* byte = row + (first >> 3);
-  const char* end = row + ((first + count + 7) >> 3);
-  while (byte < end && *byte == 0) ++byte;
-  return byte == end;
 }
 
 // The keys of the bytes between the first and the last that are not zero in any row.
@@ -75,45 +100,31 @@ Cover cover(const Mask& mask, int64_t head, int64_t query, int64_t first, int co
     });
     return c;
   }
-  const char* row = row_of(mask, head, query);
-  if (mask.kind == Mask::kBits && is_blank(row, first, count)) return c;
-  unsigned char kept[kMaxTile];
-  expand(mask, row, first, count, kept);
-  const auto* all = kept + count;
-  const auto* begin = static_cast<const unsigned char*>(memchr(kept, 1, count));
-  if (!begin) return c;
-  const unsigned char* end = all;
-  while (end[-1] == 0) --end;
-  c.begin = static_cast<int>(begin - kept);
-  c.end = static_cast<int>(end - kept);
-  c.solid = memchr(begin, 0, end - begin) == nullptr;
-  return c;
+  return cover_of(keep(mask, head, query, first, count));
 }
 
-bool has_spans(const Mask& mask) { return mask.kind == Mask::kFull || mask.kind == Mask::kSpans; }
-
-void flags(const Mask& mask, int64_t head, int64_t query, int64_t first, int begin, int end, unsigned char* kept) {
-  expand(mask, row_of(mask, head, query), first + begin, end - begin, kept);
-}
-
-int dropped(const Mask& mask, int64_t head, int64_t query, int64_t first, int begin, int end, int (*runs)[2]) {
-  int n = 0;
-  const auto add = [&](int a, int b) {
-    if (a < b) {
-      runs[n][0] = a;
-      runs[n][1] = b;
-      ++n;
+Kept keep(const Mask& mask, int64_t head, int64_t query, int64_t first, int count) {
+  Kept kept{};
+  const auto set = [&](int begin, int end) {
+    for (int n = begin / 32; n * 32 < end; ++n) {
+      const int from = std::max(begin - 32 * n, 0), to = std::min(end - 32 * n, 32);
+      kept.word[n] |= low_bits(to) & ~low_bits(from);
     }
   };
-  if (mask.kind == Mask::kFull) return 0;
-  int at = begin;
-  each_span(mask, head, query, first, end, [&](int a, int b) {
-    if (b <= begin) return;
-    add(at, a);
-    at = std::max(at, b);
-  });
-  add(at, end);
-  return n;
+  if (mask.kind == Mask::kFull) {
+    set(0, count);
+  } else if (mask.kind == Mask::kSpans) {
+    each_span(mask, head, query, first, count, set);
+  } else {
+    const char* row = row_of(mask, head, query);
+    for (int n = 0; n * 32 < count; ++n) {
+      const int width = std::min(count - 32 * n, 32);
+      const int64_t at = first + 32 * n;
+      kept.word[n] = mask.kind == Mask::kBits ? word_of_bits(row, at, width)
+                                              : word_of_bytes(row + at * mask.rows.col, mask.rows.col, width);
+    }
+  }
+  return kept;
 }
 
 Range span_of(const Mask& mask, int64_t head, int64_t query, int s) {

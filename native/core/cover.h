@@ -20,18 +20,14 @@ struct Cover {
 
 Cover cover(const Mask&, int64_t head, int64_t query, int64_t first, int count);
 
-// Keys of a tile at most: the scratch of a row's flags.
-constexpr int kMaxTile = 256;
+// Keys of a tile at most.
+constexpr int kMaxTile = 96;
 
-// Whether a row's dropped keys come as runs (few and long) or as flags (any pattern).
-bool has_spans(const Mask&);
-
-// For masks with spans: half-open runs of dropped keys within [begin, end) of the tile at `first`, relative to
-// `first`. Writes at most (end - begin + 1) / 2 pairs to `runs` and returns how many.
-int dropped(const Mask&, int64_t head, int64_t query, int64_t first, int begin, int end, int (*runs)[2]);
-
-// For the others: one byte per key of [begin, end), 1 if it is kept.
-void flags(const Mask&, int64_t head, int64_t query, int64_t first, int begin, int end, unsigned char* kept);
+// The keys of a tile that a row keeps: bit j % 32 of word j / 32.
+struct Kept {
+  uint32_t word[kMaxTile / 32];
+};
+Kept keep(const Mask&, int64_t head, int64_t query, int64_t first, int count);
 
 // Span `s` of a row of a span mask, empty ones included.
 Range span_of(const Mask&, int64_t head, int64_t query, int s);

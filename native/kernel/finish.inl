@@ -14,14 +14,18 @@ inline void write_stat(void* stat, int64_t at, T value) {
 }
 
 template <class T, class Stored>
-inline void write_row(const Output& out, int64_t head, int64_t query, const T* lane, int lane_step, int width,
-                      T divisor, T factor) {
+inline void write_row(const Output& out, int64_t head, int64_t query, const T* from, int width, T divisor, T factor) {
   char* row = out.data + out.head[head] + query * out.row;
-  for (int c = 0; c < width; ++c) {
+  const auto element = [&](int c, char* at) {
     Stored x;
-    narrow(canonical(factor * (lane[c * ptrdiff_t(lane_step)] / divisor)), x);
-    memcpy(row + c * out.col, &x, sizeof x);
+    narrow(canonical(factor * (from[c] / divisor)), x);
+    memcpy(at, &x, sizeof x);
+  };
+  if (out.col == sizeof(Stored)) {  // said apart, for the compiler's sake: it then writes whole vectors
+    for (int c = 0; c < width; ++c) element(c, row + c * ptrdiff_t(sizeof(Stored)));
+    return;
   }
+  for (int c = 0; c < width; ++c) element(c, row + c * out.col);
 }
 
 // What a sink leaves to the keys: sigmoid(lse - sink), 1 where there is none.
@@ -32,18 +36,18 @@ inline double share_of_keys(const Problem& p, int64_t head, double lse) {
 // `seen` tells, from mask and bias alone, whether the row keeps any key: a score of -inf or NaN is not an absent
 // key. An empty row has sum 0, and is written as 0 / 1.
 template <class N, class Stored>
-void finish(const Problem& p, const Block& block, const Scratch<N>& s, const bool* seen) {
+void finish(const Problem& p, const Block& block, const State<N>& s) {
   typedef typename N::T T;
-  constexpr int kPanel = Scratch<N>::kPanel;
   for (int r = 0; r < block.rows; ++r) {
-    const T* lane = s.out + ptrdiff_t(r / kPanel) * p.dv * kPanel + r % kPanel;
+    const T* const row = s.out + ptrdiff_t(r) * padded<N>(p.dv);
     const int64_t head = block.head[r], query = block.query[r];
     // A sum of 0 in a row that keeps keys: all its scores are -inf, and 0/0 is no number.
-    const double lse = seen[r] && s.sum[r] == 0 ? __builtin_nan("") : s.max[r] + ::log(static_cast<double>(s.sum[r]));
-    const double share = seen[r] ? share_of_keys(p, head, lse) : 1;
-    const T divisor = seen[r] ? s.sum[r] : T(1);
-    write_row<T, Stored>(p.out, head, query, lane, kPanel, p.dv, divisor, static_cast<T>(share));
-    if (p.state.data) write_row<T, T>(p.state, head, query, lane, kPanel, p.dv, divisor, T(1));
+    const bool none = s.seen[r] && s.sum[r] == 0;
+    const double lse = none ? __builtin_nan("") : s.max[r] + ::log(static_cast<double>(s.sum[r]));
+    const double share = s.seen[r] ? share_of_keys(p, head, lse) : 1;
+    const T divisor = s.seen[r] ? s.sum[r] : T(1);
+    write_row<T, Stored>(p.out, head, query, row, p.dv, divisor, static_cast<T>(share));
+    if (p.state.data) write_row<T, T>(p.state, head, query, row, p.dv, divisor, T(1));
     const int64_t at = head * p.queries + query;
     write_stat<T>(p.stats.max, at, s.max[r]);
     write_stat<T>(p.stats.sum, at, static_cast<T>(s.sum[r] / share));

@@ -28,13 +28,15 @@ namespace {
 #include "shape.inl"
 #include "fold.inl"
 #include "accumulate.inl"
+#include "merge.inl"
 #include "finish.inl"
 #include "attend.inl"
 #include "weights.inl"
 
 template <class N, class Stored>
 constexpr Engine engine() {
-  return {tile_keys, scratch_bytes<N>, attend<N, Stored>, weights<N, Stored>};
+  return {tile_keys,         chunk_keys,          scratch_bytes<N>,       state_bytes<N>,
+          attend<N, Stored>, attend_chunk<N, Stored>, join_chunks<N, Stored>, weights<N, Stored>};
 }
 
 }  // namespace

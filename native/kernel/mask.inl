@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Masks, as the kernel meets them: which part of a tile a panel needs, and which of its pairs are dropped.
 
-// The rows of a panel: `count` rows of the block, from its row `first`.
-struct Panel {
-  const Problem& p;
-  const Block& block;
-  int first, count;
-  int64_t head(int r) const { return block.head[first + r]; }
-  int64_t query(int r) const { return block.query[first + r]; }
-};
-
 // Keys [begin, end) of the tile hold all that the panel's rows keep; `full`: every row keeps all of them.
 // keeps[r]: row r keeps a key. A bias of -inf may drop it later.
 struct PanelCover {
@@ -18,54 +9,59 @@ struct PanelCover {
   bool keeps[kBlockRows];
 };
 
-inline PanelCover cover_panel(const Panel& panel, int64_t first, int count) {
+// A bit per key, a column of words per row.
+inline void put(const Kept& row, int r, int panel, uint32_t* kept) {
+  for (int word = 0; word < kMaxTile / 32; ++word) kept[word * panel + r] = row.word[word];
+}
+
+template <class N>
+void keep_panel(const Panel& panel, int64_t first, int count, uint32_t* kept) {
+  for (int r = 0; r < panel.count; ++r) {
+    put(keep(panel.p.mask, panel.head(r), panel.query(r), first, count), r, Scratch<N>::kPanel, kept);
+  }
+}
+
+// Fills `kept` where the cover is not full.
+template <class N>
+PanelCover cover_panel(const Panel& panel, int64_t first, int count, uint32_t* kept) {
+  const Mask& mask = panel.p.mask;
   PanelCover all;
-  all.begin = count;
-  all.end = 0;
+  all.begin = mask.kind == Mask::kFull ? 0 : count;
+  all.end = count - all.begin;
+  all.full = true;
+  if (mask.kind == Mask::kFull) {
+    for (int r = 0; r < panel.count; ++r) all.keeps[r] = true;
+    return all;
+  }
   Cover one[kBlockRows];
   for (int r = 0; r < panel.count; ++r) {
-    one[r] = cover(panel.p.mask, panel.head(r), panel.query(r), first, count);
+    one[r] = cover(mask, panel.head(r), panel.query(r), first, count);
     all.keeps[r] = one[r].begin < one[r].end;
     if (!all.keeps[r]) continue;
     if (one[r].begin < all.begin) all.begin = one[r].begin;
     if (one[r].end > all.end) all.end = one[r].end;
   }
-  all.full = true;
   for (int r = 0; r < panel.count; ++r) {
     all.full = all.full && one[r].solid && one[r].begin == all.begin && one[r].end == all.end;
   }
+  if (!all.full) keep_panel<N>(panel, first, count, kept);
   return all;
 }
 
-inline float choose(unsigned char first, float a, float b) {
-  const uint32_t mask = 0u - first;
-  return bit_cast<float>((bit_cast<uint32_t>(a) & mask) | (bit_cast<uint32_t>(b) & ~mask));
-}
-inline double choose(unsigned char first, double a, double b) {
-  const uint64_t mask = uint64_t(0) - first;
-  return bit_cast<double>((bit_cast<uint64_t>(a) & mask) | (bit_cast<uint64_t>(b) & ~mask));
-}
-
-// Writes `with` over the pairs that the mask drops: a select, so that what stood there (a NaN too) is never
-// computed with.
-template <class N>
-inline void drop(const Panel& panel, int64_t first, int begin, int end, typename N::T with, int (*runs)[2],
-                 typename N::T* tile) {
-  const Mask& mask = panel.p.mask;
-  unsigned char kept[kMaxTile];
-  for (int r = 0; r < panel.count; ++r) {
-    if (!has_spans(mask)) {
-      flags(mask, panel.head(r), panel.query(r), first, begin, end, kept);
-      // Bits are chosen, not branched upon: flags of no pattern are not to be guessed.
-      for (int j = begin; j < end; ++j) {
-        typename N::T* const at = tile + ptrdiff_t(j) * Scratch<N>::kPanel + r;
-        *at = choose(kept[j - begin], *at, with);
+// Writes `with` over the pairs of keys [begin, end) that are not kept: a select, so that what stood there (a NaN too)
+// is never computed with, and no branch, for bits of no pattern are not to be guessed.
+template <class N, int C>
+inline void drop(const uint32_t* kept, int begin, int end, typename N::T with, typename N::T* tile) {
+  constexpr int kPanel = Scratch<N>::kPanel;
+  const typename N::V other = N::set(with);
+  for (int word = begin / 32; word * 32 < end; ++word) {
+    const int last = (end < word * 32 + 32 ? end : word * 32 + 32) - 1, from = begin > word * 32 ? begin : word * 32;
+    for (int c = 0; c < C; ++c) {
+      typename N::Bits bits = N::shift(N::bits(kept + word * kPanel + c * N::kLanes), 31 - last % 32);
+      for (int j = last; j >= from; --j, bits = N::next(bits)) {
+        typename N::T* const at = tile + ptrdiff_t(j) * kPanel + c * N::kLanes;
+        N::store(at, N::select_top(bits, N::load(at), other));
       }
-      continue;
-    }
-    const int n = dropped(mask, panel.head(r), panel.query(r), first, begin, end, runs);
-    for (int i = 0; i < n; ++i) {
-      for (int j = runs[i][0]; j < runs[i][1]; ++j) tile[ptrdiff_t(j) * Scratch<N>::kPanel + r] = with;
     }
   }
 }

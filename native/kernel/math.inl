@@ -25,31 +25,51 @@ struct Exp<double> {
                                      2.5005875897656658e-08};
 };
 
-// e^x = 2^n (1 + slope r).
-template <class N>
+// e^x = 2^n (1 + slope r), of K vectors in step: one alone waits for each of its results.
+template <class N, int K>
 struct Reduced {
-  typename N::V n, r, slope;
+  typename N::V power[K], r[K], slope[K];
 };
 
-template <class N>
-inline Reduced<N> reduce(typename N::V x) {
+template <class N, int K>
+inline Reduced<N, K> reduce(const typename N::V (&x)[K]) {
   typedef typename N::V V;
   typedef Exp<typename N::T> E;
-  const V n = N::round(N::mul(x, N::set(E::kLog2e)));
-  V r = N::fma(n, N::set(-E::kLn2High), x);
-  r = N::fma(n, N::set(-E::kLn2Low), r);
-  V y = N::set(E::kTerm[E::kTerms - 1]);
+  Reduced<N, K> e;
 #pragma GCC unroll 16
-  for (int i = E::kTerms - 2; i >= 0; --i) y = N::fma(y, r, N::set(E::kTerm[i]));
-  return {n, r, N::fma(y, r, N::set(1))};
+  for (int i = 0; i < K; ++i) e.power[i] = N::power(x[i], E::kLog2e);
+#pragma GCC unroll 16
+  for (int i = 0; i < K; ++i) {
+    const V n = N::number(e.power[i]);
+    e.r[i] = N::fma(n, N::set(-E::kLn2Low), N::fma(n, N::set(-E::kLn2High), x[i]));
+    e.slope[i] = N::set(E::kTerm[E::kTerms - 1]);
+  }
+#pragma GCC unroll 16
+  for (int term = E::kTerms - 2; term >= -1; --term) {
+    const V next = N::set(term < 0 ? 1 : E::kTerm[term]);
+#pragma GCC unroll 16
+    for (int i = 0; i < K; ++i) e.slope[i] = N::fma(e.slope[i], e.r[i], next);
+  }
+  return e;
 }
 
 // 1 ulp; exp(0) = 1 and exp(-inf) = 0 exactly; NaN stays NaN.
+template <class N, int K>
+inline void exp(typename N::V (&x)[K]) {
+  typedef typename N::V V;
+  const Reduced<N, K> e = reduce<N, K>(x);
+#pragma GCC unroll 16
+  for (int i = 0; i < K; ++i) {
+    const V y = N::scale2(N::fma(e.slope[i], e.r[i], N::set(1)), e.power[i]);
+    x[i] = N::zero_less(x[i], N::set(Exp<typename N::T>::kLowest), y);
+  }
+}
+
 template <class N>
 inline typename N::V exp(typename N::V x) {
-  const Reduced<N> e = reduce<N>(x);
-  const typename N::V y = N::scale2(N::fma(e.slope, e.r, N::set(1)), e.n);
-  return N::select_less(x, N::set(Exp<typename N::T>::kLowest), N::set(0), y);
+  typename N::V one[1] = {x};
+  exp<N>(one);
+  return one[0];
 }
 
 // tanh |x| = (1 - e^-2|x|) / (1 + e^-2|x|), the difference taken where it does not cancel: e^y - 1 is
@@ -58,11 +78,11 @@ template <class N>
 inline typename N::V tanh(typename N::V x) {
   typedef typename N::V V;
   const V one = N::set(1), zero = N::set(0);
-  const V y = N::mul(N::set(-2), N::max(x, N::sub(zero, x)));
-  const Reduced<N> e = reduce<N>(y);
-  const V power = N::scale2(one, e.n);
-  V less = N::fma(power, N::mul(e.slope, e.r), N::sub(power, one));
-  less = N::select_less(y, N::set(Exp<typename N::T>::kLowest), N::set(-1), less);
+  const V y[1] = {N::mul(N::set(-2), N::max(x, N::sub(zero, x)))};
+  const Reduced<N, 1> e = reduce<N, 1>(y);
+  const V power = N::scale2(one, e.power[0]);
+  V less = N::fma(power, N::mul(e.slope[0], e.r[0]), N::sub(power, one));
+  less = N::select_less(y[0], N::set(Exp<typename N::T>::kLowest), N::set(-1), less);
   const V size = N::div(N::sub(zero, less), N::add(less, N::set(2)));
   return N::select_less(x, zero, N::sub(zero, size), size);
 }

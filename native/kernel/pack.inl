@@ -2,12 +2,19 @@
 // Bounded pieces brought into the order that the products read.
 
 // Rows of contiguous elements: `row` is their distance in elements.
-template <class T>
+template <class E>
 struct Rows {
-  const T* data;
+  const E* data;
   ptrdiff_t row;
-  const T* at(int64_t r) const { return data + r * row; }
+  const E* at(int64_t r) const { return data + r * row; }
 };
+
+// Whether rows of E, from this place on, can be read as they lie.
+template <class E, class Byte>
+inline bool lies_in_rows(const Strided<Byte>& in, const char* from) {
+  const ptrdiff_t size = sizeof(E);
+  return in.col == size && in.row % size == 0 && reinterpret_cast<uintptr_t>(from) % alignof(E) == 0;
+}
 
 // One row of contiguous elements, widened.
 template <class N, class Stored>
@@ -17,40 +24,90 @@ inline void widen_row(const Stored* from, int width, typename N::T* to) {
   for (; c < width; ++c) to[c] = widen(from[c]);
 }
 
-// Rows [first, first + count) of one head: the user's own where they can be read as they lie, else a copy.
+// Rows [first, first + count) of one head, widened, `room` columns apart, with zeros in those beyond `width`.
 template <class N, class Stored>
-Rows<typename N::T> pack_rows(const Input& in, int64_t head, int64_t first, int count, int width, typename N::T* copy) {
-  typedef typename N::T T;
-  const char* from = in.data + in.head[head] + first * in.row;
-  const ptrdiff_t size = sizeof(Stored);
-  const bool contiguous =
-      in.col == size && in.row % size == 0 && reinterpret_cast<uintptr_t>(from) % alignof(Stored) == 0;
-  if constexpr (sizeof(Stored) == sizeof(T)) {
-    if (contiguous) return {reinterpret_cast<const T*>(from), in.row / size};
-  }
+Rows<typename N::T> copy_rows(const Input& in, const char* from, int count, int width, int room, typename N::T* copy) {
+  const bool contiguous = lies_in_rows<Stored>(in, from);
   for (int r = 0; r < count; ++r, from += in.row) {
-    T* const row = copy + r * ptrdiff_t(width);
+    typename N::T* const row = copy + r * ptrdiff_t(room);
     if (contiguous) {
       widen_row<N>(reinterpret_cast<const Stored*>(from), width, row);
-      continue;
+    } else {
+      for (int c = 0; c < width; ++c) row[c] = widen(load_any<Stored>(from + c * in.col));
     }
-    for (int c = 0; c < width; ++c) row[c] = widen(load_any<Stored>(from + c * in.col));
+    for (int c = width; c < room; ++c) row[c] = 0;
   }
-  return {copy, width};
+  return {copy, room};
 }
 
-// Query rows become lanes. Lanes beyond the block's rows are zero: they compute finite numbers that nobody reads.
+// The same as rows of Row: the user's own where they `may` be read as they lie and can be, else a copy. Rows of a
+// stored type that is not computed with are the user's own: whoever asks for them has looked.
+template <class N, class Stored, class Row>
+Rows<Row> take_rows(const Input& in, int64_t head, int64_t first, int count, int width, int room, bool may,
+                    typename N::T* copy) {
+  constexpr ptrdiff_t kSize = sizeof(Row);
+  const char* from = in.data + in.head[head] + first * in.row;
+  if constexpr (sizeof(Row) < sizeof(typename N::T)) {
+    return {reinterpret_cast<const Row*>(from), in.row / kSize};
+  } else {
+    if (sizeof(Stored) == sizeof(Row) && may && lies_in_rows<Stored>(in, from)) {
+      return {reinterpret_cast<const Row*>(from), in.row / kSize};
+    }
+    return copy_rows<N, Stored>(in, from, count, width, room, copy);
+  }
+}
+
+// The rows of a panel: `count` rows of the block, from its row `first`.
+struct Panel {
+  const Problem& p;
+  const Block& block;
+  int first, count;
+  int64_t head(int r) const { return block.head[first + r]; }
+  int64_t query(int r) const { return block.query[first + r]; }
+};
+
+// Where row r of a panel begins in an array over (head, query).
+template <class Byte>
+inline Byte* row_of(const Strided<Byte>& a, const Panel& panel, int r) {
+  return a.data + a.head[panel.head(r)] + panel.query(r) * a.row;
+}
+
+// Rows [begin, begin + n) of a panel if they hold contiguous E at one distance from each other; else null.
+template <class E>
+inline const E* even_rows(const Input& a, const Panel& panel, int begin, int n, ptrdiff_t& row) {
+  if (begin + n > panel.count) return nullptr;
+  const char* const from = row_of(a, panel, begin);
+  const ptrdiff_t step = n > 1 ? row_of(a, panel, begin + 1) - from : 0;
+  const ptrdiff_t size = sizeof(E);
+  if (a.col != size || step % size != 0 || reinterpret_cast<uintptr_t>(from) % alignof(E) != 0) return nullptr;
+  for (int r = 2; r < n; ++r) {
+    if (row_of(a, panel, begin + r) - from != r * step) return nullptr;
+  }
+  row = step / size;
+  return reinterpret_cast<const E*>(from);
+}
+
+// Query rows become lanes: [d][lane] of one panel. Lanes beyond its rows are zero: they compute finite numbers that
+// nobody reads.
 template <class N, class Stored>
-void pack_queries(const Problem& p, const Block& block, typename N::T* to) {
+void pack_panel(const Panel& panel, typename N::T* to) {
   typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
-  for (int r = 0; r < (block.rows + kPanel - 1) / kPanel * kPanel; ++r) {
-    T* lane = to + ptrdiff_t(r / kPanel) * p.d * kPanel + r % kPanel;
-    if (r >= block.rows) {
-      for (int c = 0; c < p.d; ++c) lane[c * kPanel] = 0;
-      continue;
+  const Problem& p = panel.p;
+  for (int l = 0; l < kPanel; l += N::kLanes) {
+    ptrdiff_t row = 0;
+    const Stored* const from = even_rows<Stored>(p.query, panel, l, N::kLanes, row);
+    int c = 0;
+    for (; from && c + 4 <= p.d; c += 4) {
+      typename N::V column[4];
+      N::load_columns(from + c, row, column);
+      for (int i = 0; i < 4; ++i) N::store(to + ptrdiff_t(c + i) * kPanel + l, column[i]);
     }
-    const char* from = p.query.data + p.query.head[block.head[r]] + block.query[r] * p.query.row;
-    for (int c = 0; c < p.d; ++c) lane[c * kPanel] = widen(load_any<Stored>(from + c * p.query.col));
+    for (; c < p.d; ++c) {
+      for (int r = l; r < l + N::kLanes; ++r) {
+        T& lane = to[ptrdiff_t(c) * kPanel + r];
+        lane = r < panel.count ? widen(load_any<Stored>(row_of(p.query, panel, r) + c * p.query.col)) : T(0);
+      }
+    }
   }
 }

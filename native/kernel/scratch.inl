@@ -1,48 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread's memory: sizes and slices come from one list, so they cannot disagree.
+// Memory: sizes and slices come from one list, so they cannot disagree.
 
+// Cuts slices of whole cache lines from one piece of memory, or counts them where there is none yet.
+struct Cutter {
+  char* base;
+  size_t bytes = 0;
+  template <class E>
+  void operator()(E*& slice, size_t count) {
+    slice = base ? reinterpret_cast<E*>(base + bytes) : nullptr;
+    bytes += (count * sizeof(E) + 63) / 64 * 64;
+  }
+};
+
+// Columns of the output as it is computed: those of v, up to whole vectors.
+template <class N>
+inline int padded(int dv) {
+  return (dv + N::kLanes - 1) / N::kLanes * N::kLanes;
+}
+
+// Columns between the rows of a copied tile of values: never a multiple of 512 bytes, see `open_tile`.
+template <class N>
+inline int spaced(int dv) {
+  const int width = padded<N>(dv), line = 64 / sizeof(typename N::T);
+  return width * sizeof(typename N::T) % 512 == 0 ? width + line : width;
+}
+
+// What a block of rows knows of the keys that it has folded: the monoid of online softmax.
+template <class N>
+struct State {
+  typedef typename N::T T;
+  T* max;      // [row]
+  T* sum;      // [row]
+  T* out;      // [row][padded dv], not yet divided
+  bool* seen;  // [row]: whether mask and biases keep a key
+  State(Cutter& cut, int rows, int dv) {
+    cut(max, whole(rows));
+    cut(sum, whole(rows));
+    cut(out, size_t(rows) * padded<N>(dv));
+    cut(seen, whole(rows));
+  }
+  // Rows up to whole vectors.
+  static size_t whole(int rows) { return size_t(padded<N>(rows)); }
+};
+
+// One thread's working memory.
 template <class N>
 struct Scratch {
   typedef typename N::T T;
   static constexpr int kPanel = N::kLanes * N::kCols;  // query rows that one sweep of the registers carries
   static_assert(kBlockRows % kPanel == 0, "panels tile the block");
 
-  T* query;        // [panel][d][lane]: the transposed queries
-  T* out;          // [panel][dv][lane]: the transposed output, not yet divided
-  T* scores;       // [key][lane]: one panel, scores and then weights
-  T* max;          // [row]
-  T* sum;          // [row]
-  T* shrink;       // [lane]: what the last fold says of the output so far
-  T* key;          // [key][d]: a key tile whose rows cannot be read as they lie
-  T* value;        // [key][dv]: the same of values
-  T* contained;    // [key][dv]: values with their non-finite elements zeroed
-  int (*runs)[2];  // dropped key ranges of one row
-  size_t bytes;
+  Cutter cut;
+  State<N> total, part;  // of all keys so far, and of one chunk of them
+  T* query;              // [panel][d][lane]: the transposed queries
+  T* scores;             // [key][lane]: one panel, scores and then weights
+  T* shrink;             // [row]: what a fold says of the output so far
+  T* grow;               // [row]: and a merge of the output that joins it
+  T* key;                // [key][d]: a key tile whose rows cannot be read as they lie
+  T* value;              // [key][spaced dv]: the same of values
+  T* contained;          // [key][padded dv]: values with their non-finite elements zeroed
+  uint32_t* kept;        // [word][lane]: a bit per key of the tile
 
-  Scratch(int tile, int d, int dv, char* base) : bytes(0) {
-    const auto take = [&](auto*& slice, size_t count) {
-      slice = base ? reinterpret_cast<typename Plain<decltype(slice)>::type>(base + bytes) : nullptr;
-      bytes += (count * sizeof(*slice) + 63) / 64 * 64;
-    };
-    take(query, size_t(kBlockRows) * d);
-    take(out, size_t(kBlockRows) * dv);
-    take(scores, size_t(tile) * kPanel);
-    take(max, kBlockRows);
-    take(sum, kBlockRows);
-    take(shrink, kPanel);
-    take(key, size_t(tile) * d);
-    take(value, size_t(tile) * dv);
-    take(contained, size_t(tile) * dv);
-    take(runs, size_t(tile) / 2 + 1);
+  Scratch(int tile, int d, int dv, char* base)
+      : cut{base}, total(cut, kBlockRows, dv), part(cut, kBlockRows, dv) {
+    cut(query, size_t(kBlockRows) * d);
+    cut(scores, size_t(tile) * kPanel);
+    cut(shrink, kBlockRows);
+    cut(grow, kBlockRows);
+    cut(key, size_t(tile) * d);
+    cut(value, size_t(tile) * spaced<N>(dv));
+    cut(contained, size_t(tile) * padded<N>(dv));
+    cut(kept, size_t(kMaxTile / 32) * kPanel);
   }
-
- private:
-  template <class P>
-  struct Plain {
-    typedef P type;
-  };
-  template <class P>
-  struct Plain<P&> {
-    typedef P type;
-  };
 };

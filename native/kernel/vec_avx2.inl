@@ -4,14 +4,12 @@
 struct F32 {
   typedef float T;
   typedef __m256 V;
+  typedef __m256i Bits;
   static constexpr int kLanes = 8, kRows = 6, kCols = 2;
 
   static V load(const float* p) { return _mm256_loadu_ps(p); }
   static V load(const Half* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
-  static V load(const BFloat16* p) {
-    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
-  }
+  static V load(const BFloat16* p) { return widen8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
   static void store(T* p, V x) { _mm256_storeu_ps(p, x); }
   static V set(T x) { return _mm256_set1_ps(x); }
   static V add(V a, V b) { return _mm256_add_ps(a, b); }
@@ -20,19 +18,68 @@ struct F32 {
   static V div(V a, V b) { return _mm256_div_ps(a, b); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
   static V max(V a, V b) { return _mm256_max_ps(a, b); }  // b where either is NaN
-  static V round(V x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  // y where a < b, else n; a NaN compares false.
+  // y, or 0, where a < b, else n, or y; a NaN compares false.
   static V select_less(V a, V b, V y, V n) { return _mm256_blendv_ps(n, y, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
-  // x * 2^n for integral n in [-126, 127]. A multiplication, so that a NaN stays one whatever n became.
-  static V scale2(V x, V n) {
-    const __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
-    return _mm256_mul_ps(x, _mm256_castsi256_ps(e));
+  static V zero_less(V a, V b, V y) { return _mm256_andnot_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ), y); }
+
+  // An integer n near x * by, for n in [-126, 127], in a form that both n and 2^n are read from: with 1.5 * 2^23 + 127
+  // added, the low bits are the biased exponent.
+  static V power(V x, T by) { return _mm256_fmadd_ps(x, set(by), set(kShift)); }
+  static V number(V power) { return _mm256_sub_ps(power, set(kShift)); }
+  // A multiplication, so that a NaN stays one whatever the power became.
+  static V scale2(V x, V power) {
+    return _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(power), 23)));
+  }
+
+  // One word per lane; the bits are asked from the top one down.
+  static Bits bits(const uint32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static Bits shift(Bits b, int n) { return _mm256_sll_epi32(b, _mm_cvtsi32_si128(n)); }
+  static Bits next(Bits b) { return _mm256_slli_epi32(b, 1); }
+  static V select_top(Bits b, V yes, V no) { return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(b)); }
+
+  // Four columns of kLanes rows: lane l of x[c] is p[l * row + c]. And back.
+  template <class E>
+  static void load_columns(const E* p, ptrdiff_t row, V (&x)[4]) {
+    for (int r = 0; r < 4; ++r) x[r] = pair(p + r * row, p + (r + 4) * row);
+    transpose(x);
+  }
+  static void store_columns(V (&x)[4], T* p, ptrdiff_t row) {
+    transpose(x);
+    for (int r = 0; r < 4; ++r) {
+      _mm_storeu_ps(p + r * row, _mm256_castps256_ps128(x[r]));
+      _mm_storeu_ps(p + (r + 4) * row, _mm256_extractf128_ps(x[r], 1));
+    }
+  }
+
+ private:
+  static constexpr T kShift = 12582912.0f + 127;
+
+  static V widen8(__m128i x) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16)); }
+  template <class E>
+  static __m128i both(const E* low, const E* high) {
+    return _mm_unpacklo_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(low)),
+                              _mm_loadl_epi64(reinterpret_cast<const __m128i*>(high)));
+  }
+  static V pair(const float* low, const float* high) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+  }
+  static V pair(const Half* low, const Half* high) { return _mm256_cvtph_ps(both(low, high)); }
+  static V pair(const BFloat16* low, const BFloat16* high) { return widen8(both(low, high)); }
+  // Of each half.
+  static void transpose(V (&x)[4]) {
+    const V a = _mm256_unpacklo_ps(x[0], x[1]), b = _mm256_unpackhi_ps(x[0], x[1]);
+    const V c = _mm256_unpacklo_ps(x[2], x[3]), d = _mm256_unpackhi_ps(x[2], x[3]);
+    x[0] = _mm256_shuffle_ps(a, c, 0x44);
+    x[1] = _mm256_shuffle_ps(a, c, 0xee);
+    x[2] = _mm256_shuffle_ps(b, d, 0x44);
+    x[3] = _mm256_shuffle_ps(b, d, 0xee);
   }
 };
 
 struct F64 {
   typedef double T;
   typedef __m256d V;
+  typedef __m256i Bits;
   static constexpr int kLanes = 4, kRows = 6, kCols = 2;
 
   static V load(const double* p) { return _mm256_loadu_pd(p); }
@@ -44,11 +91,41 @@ struct F64 {
   static V div(V a, V b) { return _mm256_div_pd(a, b); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
   static V max(V a, V b) { return _mm256_max_pd(a, b); }
-  static V round(V x) { return _mm256_round_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   static V select_less(V a, V b, V y, V n) { return _mm256_blendv_pd(n, y, _mm256_cmp_pd(a, b, _CMP_LT_OQ)); }
-  // As above, n in [-1022, 1023]: adding 1.5 * 2^52 + 1023 leaves the biased exponent in the low bits.
-  static V scale2(V x, V n) {
-    const __m256d biased = _mm256_add_pd(n, _mm256_set1_pd(6755399441056767.0));
-    return _mm256_mul_pd(x, _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_castpd_si256(biased), 52)));
+  static V zero_less(V a, V b, V y) { return _mm256_andnot_pd(_mm256_cmp_pd(a, b, _CMP_LT_OQ), y); }
+
+  // As above, n in [-1022, 1023].
+  static V power(V x, T by) { return _mm256_fmadd_pd(x, set(by), set(kShift)); }
+  static V number(V power) { return _mm256_sub_pd(power, set(kShift)); }
+  static V scale2(V x, V power) {
+    return _mm256_mul_pd(x, _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_castpd_si256(power), 52)));
+  }
+
+  static Bits bits(const uint32_t* p) {
+    return _mm256_slli_epi64(_mm256_cvtepu32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 32);
+  }
+  static Bits shift(Bits b, int n) { return _mm256_sll_epi64(b, _mm_cvtsi32_si128(n)); }
+  static Bits next(Bits b) { return _mm256_slli_epi64(b, 1); }
+  static V select_top(Bits b, V yes, V no) { return _mm256_blendv_pd(no, yes, _mm256_castsi256_pd(b)); }
+
+  static void load_columns(const double* p, ptrdiff_t row, V (&x)[4]) {
+    for (int r = 0; r < 4; ++r) x[r] = load(p + r * row);
+    transpose(x);
+  }
+  static void store_columns(V (&x)[4], T* p, ptrdiff_t row) {
+    transpose(x);
+    for (int r = 0; r < 4; ++r) store(p + r * row, x[r]);
+  }
+
+ private:
+  static constexpr T kShift = 6755399441055744.0 + 1023;
+
+  static void transpose(V (&x)[4]) {
+    const V a = _mm256_unpacklo_pd(x[0], x[1]), b = _mm256_unpackhi_pd(x[0], x[1]);
+    const V c = _mm256_unpacklo_pd(x[2], x[3]), d = _mm256_unpackhi_pd(x[2], x[3]);
+    x[0] = _mm256_permute2f128_pd(a, c, 0x20);
+    x[1] = _mm256_permute2f128_pd(b, d, 0x20);
+    x[2] = _mm256_permute2f128_pd(a, c, 0x31);
+    x[3] = _mm256_permute2f128_pd(b, d, 0x31);
   }
 };

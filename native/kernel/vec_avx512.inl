@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// AVX-512 F: 32 registers. 6 x 4 accumulators, 4 columns; the broadcast is a memory operand of the FMA.
+// AVX-512 F, DQ: 32 registers. 6 x 4 accumulators, 4 columns; the broadcast is a memory operand of the FMA.
 
 struct F32 {
   typedef float T;
   typedef __m512 V;
+  typedef __m512i Bits;
   static constexpr int kLanes = 16, kRows = 6, kCols = 4;
 
   static V load(const float* p) { return _mm512_loadu_ps(p); }
   static V load(const Half* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
-  static V load(const BFloat16* p) {
-    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
-  }
+  static V load(const BFloat16* p) { return widen16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
   static void store(T* p, V x) { _mm512_storeu_ps(p, x); }
   static V set(T x) { return _mm512_set1_ps(x); }
   static V add(V a, V b) { return _mm512_add_ps(a, b); }
@@ -20,16 +18,68 @@ struct F32 {
   static V div(V a, V b) { return _mm512_div_ps(a, b); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
   static V max(V a, V b) { return _mm512_max_ps(a, b); }  // b where either is NaN
-  static V round(V x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  // y where a < b, else n; a NaN compares false.
+  // y, or 0, where a < b, else n, or y; a NaN compares false.
   static V select_less(V a, V b, V y, V n) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), n, y); }
-  // x * 2^n for integral n.
-  static V scale2(V x, V n) { return _mm512_scalef_ps(x, n); }
+  static V zero_less(V a, V b, V y) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ), y); }
+
+  // An integer n near x * by, in a form that both n and 2^n are read from.
+  static V power(V x, T by) { return _mm512_roundscale_ps(mul(x, set(by)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static V number(V power) { return power; }
+  static V scale2(V x, V power) { return _mm512_scalef_ps(x, power); }
+
+  // One word per lane; the bits are asked from the top one down.
+  static Bits bits(const uint32_t* p) { return _mm512_loadu_si512(p); }
+  static Bits shift(Bits b, int n) { return _mm512_sll_epi32(b, _mm_cvtsi32_si128(n)); }
+  static Bits next(Bits b) { return _mm512_slli_epi32(b, 1); }
+  static V select_top(Bits b, V yes, V no) { return _mm512_mask_blend_ps(_mm512_movepi32_mask(b), no, yes); }
+
+  // Four columns of kLanes rows: lane l of x[c] is p[l * row + c]. And back.
+  template <class E>
+  static void load_columns(const E* p, ptrdiff_t row, V (&x)[4]) {
+    for (int r = 0; r < 4; ++r) x[r] = four(p + r * row, 4 * row);
+    transpose(x);
+  }
+  static void store_columns(V (&x)[4], T* p, ptrdiff_t row) {
+    transpose(x);
+    for (int r = 0; r < 4; ++r) {
+      _mm_storeu_ps(p + r * row, _mm512_castps512_ps128(x[r]));
+      _mm_storeu_ps(p + (r + 4) * row, _mm512_extractf32x4_ps(x[r], 1));
+      _mm_storeu_ps(p + (r + 8) * row, _mm512_extractf32x4_ps(x[r], 2));
+      _mm_storeu_ps(p + (r + 12) * row, _mm512_extractf32x4_ps(x[r], 3));
+    }
+  }
+
+ private:
+  static V widen16(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
+  static V four(const float* p, ptrdiff_t step) {
+    V x = _mm512_castps128_ps512(_mm_loadu_ps(p));
+    x = _mm512_insertf32x4(x, _mm_loadu_ps(p + step), 1);
+    x = _mm512_insertf32x4(x, _mm_loadu_ps(p + 2 * step), 2);
+    return _mm512_insertf32x4(x, _mm_loadu_ps(p + 3 * step), 3);
+  }
+  template <class E>
+  static __m256i gather(const E* p, ptrdiff_t step) {
+    int64_t x[4];
+    for (int r = 0; r < 4; ++r) memcpy(x + r, p + r * step, sizeof x[r]);
+    return _mm256_set_epi64x(x[3], x[2], x[1], x[0]);
+  }
+  static V four(const Half* p, ptrdiff_t step) { return _mm512_cvtph_ps(gather(p, step)); }
+  static V four(const BFloat16* p, ptrdiff_t step) { return widen16(gather(p, step)); }
+  // Of each quarter.
+  static void transpose(V (&x)[4]) {
+    const V a = _mm512_unpacklo_ps(x[0], x[1]), b = _mm512_unpackhi_ps(x[0], x[1]);
+    const V c = _mm512_unpacklo_ps(x[2], x[3]), d = _mm512_unpackhi_ps(x[2], x[3]);
+    x[0] = _mm512_shuffle_ps(a, c, 0x44);
+    x[1] = _mm512_shuffle_ps(a, c, 0xee);
+    x[2] = _mm512_shuffle_ps(b, d, 0x44);
+    x[3] = _mm512_shuffle_ps(b, d, 0xee);
+  }
 };
 
 struct F64 {
   typedef double T;
   typedef __m512d V;
+  typedef __m512i Bits;
   static constexpr int kLanes = 8, kRows = 6, kCols = 4;
 
   static V load(const double* p) { return _mm512_loadu_pd(p); }
@@ -41,7 +91,43 @@ struct F64 {
   static V div(V a, V b) { return _mm512_div_pd(a, b); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_pd(a, b, c); }
   static V max(V a, V b) { return _mm512_max_pd(a, b); }
-  static V round(V x) { return _mm512_roundscale_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   static V select_less(V a, V b, V y, V n) { return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_LT_OQ), n, y); }
-  static V scale2(V x, V n) { return _mm512_scalef_pd(x, n); }
+  static V zero_less(V a, V b, V y) { return _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(a, b, _CMP_NLT_UQ), y); }
+
+  static V power(V x, T by) { return _mm512_roundscale_pd(mul(x, set(by)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static V number(V power) { return power; }
+  static V scale2(V x, V power) { return _mm512_scalef_pd(x, power); }
+
+  static Bits bits(const uint32_t* p) {
+    return _mm512_slli_epi64(_mm512_cvtepu32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 32);
+  }
+  static Bits shift(Bits b, int n) { return _mm512_sll_epi64(b, _mm_cvtsi32_si128(n)); }
+  static Bits next(Bits b) { return _mm512_slli_epi64(b, 1); }
+  static V select_top(Bits b, V yes, V no) { return _mm512_mask_blend_pd(_mm512_movepi64_mask(b), no, yes); }
+
+  static void load_columns(const double* p, ptrdiff_t row, V (&x)[4]) {
+    for (int r = 0; r < 4; ++r) {
+      x[r] = _mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(p + r * row)), _mm256_loadu_pd(p + (r + 4) * row), 1);
+    }
+    transpose(x);
+  }
+  static void store_columns(V (&x)[4], T* p, ptrdiff_t row) {
+    transpose(x);
+    for (int r = 0; r < 4; ++r) {
+      _mm256_storeu_pd(p + r * row, _mm512_castpd512_pd256(x[r]));
+      _mm256_storeu_pd(p + (r + 4) * row, _mm512_extractf64x4_pd(x[r], 1));
+    }
+  }
+
+ private:
+  // Of each half.
+  static void transpose(V (&x)[4]) {
+    const V a = _mm512_unpacklo_pd(x[0], x[1]), b = _mm512_unpackhi_pd(x[0], x[1]);
+    const V c = _mm512_unpacklo_pd(x[2], x[3]), d = _mm512_unpackhi_pd(x[2], x[3]);
+    const __m512i low = _mm512_set_epi64(13, 12, 5, 4, 9, 8, 1, 0), high = _mm512_set_epi64(15, 14, 7, 6, 11, 10, 3, 2);
+    x[0] = _mm512_permutex2var_pd(a, low, c);
+    x[1] = _mm512_permutex2var_pd(b, low, d);
+    x[2] = _mm512_permutex2var_pd(a, high, c);
+    x[3] = _mm512_permutex2var_pd(b, high, d);
+  }
 };

@@ -13,16 +13,18 @@ void weigh_panel(const Panel& panel, int64_t first, int count, int64_t begin, co
   if (p.softcap != 0) cap<N, C>(0, count, static_cast<T>(p.softcap), s.scores);
   const bool by_bias = add_biases<N>(panel, first, 0, count, s.scores);
   for (int c = 0; c < C; ++c) {
-    const V peak = N::load(s.max + panel.first + c * N::kLanes);
-    const V base = N::select_less(N::set(-__builtin_inff()), peak, peak, N::set(0));
-    const V sum = N::load(s.sum + panel.first + c * N::kLanes);
+    const V base = base_of<N>(N::load(s.total.max + panel.first + c * N::kLanes));
+    const V sum = N::load(s.total.sum + panel.first + c * N::kLanes);
     for (int j = 0; j < count; ++j) {
       T* const at = s.scores + ptrdiff_t(j) * kPanel + c * N::kLanes;
       N::store(at, N::div(exp<N>(N::sub(N::load(at), base)), sum));
     }
   }
   if (by_bias) drop_by_biases<N>(panel, first, 0, count, 0, s.scores);
-  drop<N>(panel, first, 0, count, 0, s.runs, s.scores);
+  if (p.mask.kind != Mask::kFull) {
+    keep_panel<N>(panel, first, count, s.kept);
+    drop<N, C>(s.kept, 0, count, 0, s.scores);
+  }
   for (int r = 0; r < panel.count; ++r) {
     char* row = p.out.data + p.out.head[panel.head(r)] + (panel.query(r) - p.row_begin) * p.out.row;
     for (int j = 0; j < count; ++j) {
@@ -38,16 +40,16 @@ void weights(const Problem& p, const Block& block, int64_t begin, int64_t end, c
   constexpr int kPanel = Scratch<N>::kPanel;
   const int tile = tile_keys(p.d, p.dv);
   Scratch<N> s(tile, p.d, p.dv, memory);
-  pack_queries<N, Stored>(p, block, s.query);
+  pack_queries<N, Stored>(p, block, s);
   for (int r = 0; r < kBlockRows; ++r) {
     const int64_t at = r < block.rows ? block.head[r] * p.queries + block.query[r] : 0;
-    s.max[r] = r < block.rows ? static_cast<const T*>(p.stats.max)[at] : 0;
-    s.sum[r] = r < block.rows ? static_cast<const T*>(p.stats.sum)[at] : 1;
+    s.total.max[r] = r < block.rows ? static_cast<const T*>(p.stats.max)[at] : 0;
+    s.total.sum[r] = r < block.rows ? static_cast<const T*>(p.stats.sum)[at] : 1;
   }
   for (int64_t first = begin; first < end; first += tile) {
     if (!p.go_on(p.watch)) return;
     const int count = end - first < tile ? static_cast<int>(end - first) : tile;
-    const Rows<T> key = pack_rows<N, Stored>(p.key, block.head[0], first, count, p.d, s.key);
+    const Rows<T> key = take_rows<N, Stored, T>(p.key, block.head[0], first, count, p.d, p.d, true, s.key);
     for (int r = 0; r < block.rows; r += kPanel) {
       weigh_panel<N, N::kCols>(Panel{p, block, r, panel_rows(block, r, kPanel)}, first, count, begin, key, s);
     }

@@ -40,14 +40,20 @@ void test_operations() {
       CHECK(same(first_lane<N>(N::div(va, vb)), a / b), "%g / %g", a, b);
       CHECK(same(first_lane<N>(N::max(va, vb)), a > b ? a : b), "max(%g, %g)", a, b);
       CHECK(first_lane<N>(N::select_less(va, vb, N::set(1), N::set(2))) == (a < b ? 1 : 2), "%g < %g", a, b);
+      CHECK(same(first_lane<N>(N::zero_less(va, vb, N::set(a))), a < b ? 0 : a), "0 if %g < %g", a, b);
     }
-    CHECK(same(first_lane<N>(N::round(N::set(a))), T(::rint(a))), "round(%g)", a);
   }
   const int most = sizeof(T) == 4 ? 127 : 1023;
   for (int n = 1 - most; n <= most; ++n) {
-    CHECK(first_lane<N>(N::scale2(N::set(1.5), N::set(n))) == T(::ldexp(1.5, n)), "2^%d", n);
+    const T factors[] = {T(0.25), T(1)};
+    for (T by : factors) {
+      const typename N::V power = N::power(N::set(n), by);
+      const T near = first_lane<N>(N::number(power));  // ties go either way
+      CHECK(near == ::rint(near) && ::fabs(near - n * by) <= 0.5, "%g is rounded to %g", n * by, near);
+      CHECK(first_lane<N>(N::scale2(N::set(1.5), power)) == T(::ldexp(1.5, static_cast<int>(near))), "2^%g", near);
+    }
   }
-  const T kept = first_lane<N>(N::scale2(N::set(nan), N::set(nan)));
+  const T kept = first_lane<N>(N::scale2(N::set(nan), N::power(N::set(nan), 1)));
   CHECK(kept != kept, "NaN stays NaN");
   // (1 + u)(1 - u) - 1 = -u^2 with one rounding, 0 with two.
   const T u = sizeof(T) == 4 ? T(0x1p-23) : T(0x1p-52);
@@ -58,6 +64,43 @@ void test_operations() {
   T twice[N::kLanes];
   N::store(twice, N::add(N::load(lanes), N::load(lanes)));
   for (int l = 0; l < N::kLanes; ++l) CHECK(twice[l] == 2 * T(l), "lane %d", l);
+}
+
+template <class N>
+void test_bits() {
+  typedef typename N::T T;
+  uint32_t words[N::kLanes];
+  for (int l = 0; l < N::kLanes; ++l) words[l] = 0x9e3779b9u * static_cast<uint32_t>(l + 1);
+  const int starts[] = {0, 1, 7, 31};
+  for (int start : starts) {
+    typename N::Bits bits = N::shift(N::bits(words), start);
+    for (int b = 31 - start; b >= 0; --b, bits = N::next(bits)) {
+      T lanes[N::kLanes];
+      N::store(lanes, N::select_top(bits, N::set(1), N::set(-1)));
+      for (int l = 0; l < N::kLanes; ++l) CHECK((lanes[l] > 0) == (words[l] >> b & 1), "lane %d bit %d", l, b);
+    }
+  }
+}
+
+template <class N, class Stored>
+void test_columns() {
+  typedef typename N::T T;
+  constexpr int kRow = 7;
+  Stored rows[N::kLanes * kRow];
+  for (int i = 0; i < N::kLanes * kRow; ++i) narrow(T(i), rows[i]);
+  typename N::V x[4];
+  N::load_columns(rows + 2, kRow, x);
+  T back[N::kLanes * kRow] = {};
+  for (int c = 0; c < 4; ++c) {
+    T lanes[N::kLanes];
+    N::store(lanes, x[c]);
+    for (int l = 0; l < N::kLanes; ++l) CHECK(lanes[l] == T(l * kRow + 2 + c), "row %d column %d: %g", l, c, lanes[l]);
+  }
+  N::store_columns(x, back + 2, kRow);
+  for (int i = 0; i < N::kLanes * kRow; ++i) {
+    const T want = i % kRow >= 2 && i % kRow < 6 ? T(i) : T(0);
+    CHECK(back[i] == want, "element %d: %g, want %g", i, back[i], want);
+  }
 }
 
 // In units of the last place of `want`.
@@ -140,7 +183,7 @@ void test_product() {
   for (T& x : b) x = noise();
   for (int rows : sizes) {
     for (int n : depths) {
-      product<N, C>(a, 40, 1, b, rows, n,
+      product<N, C>(Left<T>{a, 40, 1}, Right<T>{b, kPanel}, rows, n,
                     [&](int r, int c, typename N::V sum) { N::store(got + r * kPanel + c * N::kLanes, sum); });
       for (int r = 0; r < rows; ++r) {
         for (int l = 0; l < C * N::kLanes; ++l) {
@@ -157,6 +200,67 @@ void test_product() {
     }
   }
   if constexpr (C > 1) test_product<N, C - 1>();
+}
+
+// Keys in the lanes or queries in the lanes: the same scores bit for bit, whatever the element type.
+template <class N, class Row, int R>
+void test_few_scores() {
+  typedef typename N::T T;
+  constexpr int kPanel = Scratch<N>::kPanel, kKeys = 77;
+  if constexpr (N::kLanes > 1) {
+    const int depths[] = {1, 3, 4, 8, 13, 30};
+    for (int d : depths) {
+      Noise noise;
+      static Row key[kKeys * 33];
+      static T query[32 * kPanel], want[kKeys * kPanel], got[kKeys * kPanel];
+      for (Row& x : key) narrow(T(noise()), x);
+      for (T& x : query) x = noise();
+      const Rows<Row> rows{key, 33};
+      scores<N, 1>(rows, 5, kKeys, query, d, T(0.3), want);
+      few_scores<N, R>(rows, 5, kKeys, query, d, T(0.3), got, Ahead<Row>{rows, d, kKeys}, Ahead<Row>{rows, d, kKeys});
+      for (int j = 5; j < kKeys; ++j) {
+        for (int r = 0; r < R; ++r) {
+          CHECK(got[j * kPanel + r] == want[j * kPanel + r], "d %d key %d row %d of %d", d, j, r, R);
+        }
+      }
+    }
+  }
+}
+
+// Merging what two halves of the keys left is folding all of them, to rounding; an empty half changes no bit.
+template <class N>
+void test_merge() {
+  typedef typename N::T T;
+  constexpr int kRows = 5, kWidth = 3;
+  static char memory[1 << 20], other[1 << 12];
+  char* const base = memory + (64 - reinterpret_cast<uintptr_t>(memory) % 64);
+  Scratch<N> s(96, 8, kWidth, base);
+  Cutter cut{other + (64 - reinterpret_cast<uintptr_t>(other) % 64)};
+  const State<N> none(cut, kRows, kWidth);
+  const int width = padded<N>(kWidth);
+  clear(s.total, kRows, kWidth);
+  clear(s.part, kRows, kWidth);
+  clear(none, kRows, kWidth);
+  for (int r = 0; r < kRows; ++r) {
+    s.total.max[r] = T(r), s.part.max[r] = T(2), s.total.sum[r] = T(1.25), s.part.sum[r] = T(3), s.part.seen[r] = true;
+    s.total.out[r * width] = T(0.5), s.part.out[r * width] = T(r) + T(0.1);
+  }
+  merge(s.total, s.part, kRows, kWidth, s);
+  for (int r = 0; r < kRows; ++r) {
+    const double peak = r > 2 ? r : 2, shrink = ::exp(r - peak), grow = ::exp(2 - peak);
+    const double sum = 1.25 * shrink + 3 * grow, out = 0.5 * shrink + (r + 0.1) * grow;
+    CHECK(s.total.max[r] == T(peak) && s.total.seen[r], "row %d: max %g", r, s.total.max[r]);
+    CHECK(::fabs(s.total.sum[r] - sum) < 1e-6 * sum, "row %d: sum %g, want %g", r, s.total.sum[r], sum);
+    CHECK(::fabs(s.total.out[r * width] - out) < 1e-6 * out, "row %d: %g, want %g", r, s.total.out[r * width], out);
+  }
+  T before[kRows];
+  for (int r = 0; r < kRows; ++r) before[r] = s.total.out[r * width];
+  merge(s.total, none, kRows, kWidth, s);
+  merge(none, s.total, kRows, kWidth, s);
+  for (int r = 0; r < kRows; ++r) {
+    CHECK(s.total.out[r * width] == before[r] && none.out[r * width] == before[r], "row %d: nothing was joined", r);
+    CHECK(none.sum[r] == s.total.sum[r] && none.max[r] == s.total.max[r] && none.seen[r], "row %d: nothing joined", r);
+  }
 }
 
 template <class N>
@@ -194,6 +298,12 @@ void test_fold_matches_two_passes() {
 template <class N>
 void test_number() {
   test_operations<N>();
+  test_bits<N>();
+  test_columns<N, typename N::T>();
+  test_few_scores<N, typename N::T, 1>();
+  test_few_scores<N, typename N::T, 2>();
+  test_few_scores<N, typename N::T, 4>();
+  test_merge<N>();
   test_exp<N>();
   test_tanh<N>();
   test_product<N, N::kCols>();
@@ -205,6 +315,10 @@ void test_number() {
 void test_pieces() {
   test_number<F32>();
   test_number<F64>();
+  test_columns<F32, Half>();
+  test_columns<F32, BFloat16>();
+  test_few_scores<F32, Half, 4>();
+  test_few_scores<F32, BFloat16, 2>();
   test_widen<Half>();
   test_widen<BFloat16>();
 }

@@ -11,10 +11,18 @@ struct Engine {
   // Keys of one tile. It depends on the target, the dtype and the head sizes only, never on the call, so that
   // every row folds the same tiles whatever stands around it.
   int (*tile_keys)(int d, int dv);
+  // Keys of one chunk, some whole tiles, under the same rule: chunks are folded apart and merged in their order.
+  int64_t (*chunk_keys)(int d, int dv);
   // Bytes of scratch that one thread needs, 64-byte aligned.
   size_t (*scratch_bytes)(int d, int dv);
+  // Bytes that the state of so many rows takes, 64-byte aligned.
+  size_t (*state_bytes)(int rows, int dv);
   // out and stats of the block's rows.
   void (*attend)(const Problem&, const Block&, char* scratch);
+  // The same in pieces, with the same bits: the state of the numbered chunk; then out and stats from the states of
+  // all chunks, from chunk 0 on.
+  void (*attend_chunk)(const Problem&, const Block&, int64_t chunk, char* state, char* scratch);
+  void (*join_chunks)(const Problem&, const Block&, char* const* states, int64_t chunks, char* scratch);
   // Attention weights of the block's rows for keys [begin, end), from stats.max and stats.sum, into out.
   void (*weights)(const Problem&, const Block&, int64_t begin, int64_t end, char* scratch);
 };
