@@ -15,47 +15,45 @@ const char* row_of(const Mask& mask, int64_t head, int64_t query) {
 // Bits [0, count) of a word, count in [0, 32].
 uint32_t low_bits(int count) { return count < 32 ? (uint32_t(1) << count) - 1 : ~uint32_t(0); }
 
+// The part of bits [begin, end) that lies in one word.
+uint32_t span_in_word(int begin, int end) { return low_bits(std::min(end, 32)) & ~low_bits(std::max(begin, 0)); }
+
 // Keys [first, first + count) of a row of bits, count at most 32.
 uint32_t word_of_bits(const char* row, int64_t first, int count) {
   const char* byte = row + (first >> 3);
   const int skipped = static_cast<int>(first & 7), bytes = (skipped + count + 7) >> 3;
   uint64_t x = 0;
-  for (int n = 0; n < bytes; ++n) x |= uint64_t(static_cast<unsigned char>(byte[n])) << (8 * n);
+  if (bytes == 4) {
+    memcpy(&x, byte, 4);  // every target is little-endian
+  } else {
+    memcpy(&x, byte, static_cast<size_t>(bytes));
+  }
   return static_cast<uint32_t>(x >> skipped) & low_bits(count);
 }
 
-// Of a row of bytes. Eight neighbours at a time: each byte's bits fall into its lowest, and a product gathers those,
-// byte n to bit 56 + n (without carries: no two terms meet).
+// Eight bytes as bits 0 to 7. A product gathers the lowest bit of byte n into bit 56 + n, and no two terms meet; bytes
+// above 1 first fall into theirs.
+uint32_t gather(uint64_t x) {
+  if (x & 0xfefefefefefefefe) {
+    x |= x >> 4;
+    x |= x >> 2;
+    x |= x >> 1;
+    x &= 0x0101010101010101;
+  }
+  return static_cast<uint32_t>((x * 0x0102040810204080) >> 56);
+}
+
+// Of a row of bytes.
 uint32_t word_of_bytes(const char* at, ptrdiff_t col, int count) {
   uint32_t word = 0;
   int n = 0;
   for (; col == 1 && n + 8 <= count; n += 8) {
-    uint64_t x = 0;
-    for (int b = 0; b < 8; ++b) x |= uint64_t(static_cast<unsigned char>(at[n + b])) << (8 * b);
-    x |= x >> 4;
-    x |= x >> 2;
-    x |= x >> 1;
-    word |= static_cast<uint32_t>(((x & 0x0101010101010101) * 0x0102040810204080) >> 56) << n;
+    uint64_t x;
+    memcpy(&x, at + n, sizeof x);  // every target is little-endian
+    word |= gather(x) << n;
   }
   for (; n < count; ++n) word |= uint32_t(at[n * col] != 0) << n;
   return word;
-}
-
-int lowest_bit(uint32_t word) { return __builtin_ctz(word); }
-int highest_bit(uint32_t word) { return 31 - __builtin_clz(word); }
-
-Cover cover_of(const Kept& kept) {
-  Cover c{0, 0, true};
-  int many = 0;
-  for (int n = 0; n < kMaxTile / 32; ++n) {
-    const uint32_t word = kept.word[n];
-    if (word == 0) continue;
-    if (c.begin == c.end) c.begin = 32 * n + lowest_bit(word);
-    c.end = 32 * n + highest_bit(word) + 1;
-    many += __builtin_popcount(word);
-  }
-  c.solid = many == c.end - c.begin;
-  return c;
 }
 
 // Calls f(begin, end) for each span of the row, clipped to the tile and relative to it, in ascending order.
@@ -70,21 +68,38 @@ void each_span(const Mask& mask, int64_t head, int64_t query, int64_t first, int
 }
 
 // The keys of the bytes between the first and the last that are not zero in any row.
-Range hull_of_bits(const Problem& p, const Block& block) {
+Range hull_of_bits(const Problem& p, const Block& block, int first, int rows) {
   const int64_t bytes = (p.keys + 7) >> 3;
   int64_t begin = bytes, end = 0;
-  for (int r = 0; r < block.rows; ++r) {
+  for (int r = first; r < first + rows; ++r) {
     const char* row = row_of(p.mask, block.head[r], block.query[r]);
-    int64_t first = 0, last = bytes;
-    while (first < begin && row[first] == 0) ++first;
-    while (last > end && row[last - 1] == 0) --last;
-    begin = std::min(begin, first);
-    end = std::max(end, last);
+    int64_t low = 0, high = bytes;
+    while (low < begin && row[low] == 0) ++low;
+    while (high > end && row[high - 1] == 0) --high;
+    begin = std::min(begin, low);
+    end = std::max(end, high);
   }
   return {begin * 8, std::min(end * 8, p.keys)};
 }
 
+int lowest_bit(uint32_t word) { return __builtin_ctz(word); }
+int highest_bit(uint32_t word) { return 31 - __builtin_clz(word); }
+
 }  // namespace
+
+Cover cover_of(const Kept& kept) {
+  Cover c{0, 0, true};
+  for (int n = 0; n < kMaxTile / 32; ++n) {
+    const uint32_t word = kept.word[n];
+    if (word == 0) continue;
+    if (c.begin == c.end) c.begin = 32 * n + lowest_bit(word);
+    c.end = 32 * n + highest_bit(word) + 1;
+  }
+  for (int n = c.begin / 32; n * 32 < c.end; ++n) {
+    c.solid = c.solid && kept.word[n] == span_in_word(c.begin - 32 * n, c.end - 32 * n);
+  }
+  return c;
+}
 
 Cover cover(const Mask& mask, int64_t head, int64_t query, int64_t first, int count) {
   if (mask.kind == Mask::kFull) return {0, count, true};
@@ -106,10 +121,7 @@ Cover cover(const Mask& mask, int64_t head, int64_t query, int64_t first, int co
 Kept keep(const Mask& mask, int64_t head, int64_t query, int64_t first, int count) {
   Kept kept{};
   const auto set = [&](int begin, int end) {
-    for (int n = begin / 32; n * 32 < end; ++n) {
-      const int from = std::max(begin - 32 * n, 0), to = std::min(end - 32 * n, 32);
-      kept.word[n] |= low_bits(to) & ~low_bits(from);
-    }
+    for (int n = begin / 32; n * 32 < end; ++n) kept.word[n] |= span_in_word(begin - 32 * n, end - 32 * n);
   };
   if (mask.kind == Mask::kFull) {
     set(0, count);
@@ -122,6 +134,11 @@ Kept keep(const Mask& mask, int64_t head, int64_t query, int64_t first, int coun
       const int64_t at = first + 32 * n;
       kept.word[n] = mask.kind == Mask::kBits ? word_of_bits(row, at, width)
                                               : word_of_bytes(row + at * mask.rows.col, mask.rows.col, width);
+    }
+    if (mask.kind == Mask::kBytes) {  // the next tile's: two lines of this row, which no stream of the CPU's foresees
+      const char* next = row + (first + kMaxTile) * mask.rows.col;
+      __builtin_prefetch(next);
+      __builtin_prefetch(next + (kMaxTile - 1) * mask.rows.col);
     }
   }
   return kept;
@@ -137,20 +154,27 @@ bool keeps(const Mask& mask, int64_t head, int64_t query, int64_t key) {
   return c.begin < c.end;
 }
 
-Range hull(const Problem& p, const Block& block) {
-  if (p.mask.kind == Mask::kBits) return hull_of_bits(p, block);
-  if (p.mask.kind != Mask::kSpans) return {0, p.keys};
-  Range all{p.keys, 0};
-  for (int r = 0; r < block.rows; ++r) {
+Reach reach(const Problem& p, const Block& block, int first, int rows) {
+  if (p.mask.kind == Mask::kFull) return {{0, p.keys}, {0, p.keys}};
+  if (p.mask.kind == Mask::kBits) return {hull_of_bits(p, block, first, rows), {0, 0}};
+  if (p.mask.kind == Mask::kBytes) return {{0, p.keys}, {0, 0}};
+  Reach all{{p.keys, 0}, {0, p.keys}};
+  for (int r = first; r < first + rows; ++r) {
+    Range longest{0, 0};
     for (int s = 0; s < p.mask.width; ++s) {
       const Range span = span_of(p.mask, block.head[r], block.query[r], s);
       if (span.empty()) continue;
-      all.begin = std::min(all.begin, span.begin);
-      all.end = std::max(all.end, span.end);
+      all.hull.begin = std::min(all.hull.begin, span.begin);
+      all.hull.end = std::max(all.hull.end, span.end);
+      if (span.end - span.begin > longest.end - longest.begin) longest = span;
     }
+    all.common.begin = std::max(all.common.begin, longest.begin);
+    all.common.end = std::min(all.common.end, longest.end);
   }
   return all;
 }
+
+Range hull(const Problem& p, const Block& block) { return reach(p, block, 0, block.rows).hull; }
 
 TileCount count_tiles(const Problem& p, const Block& block, int tile) {
   TileCount n{0, 0, 0};

@@ -28,13 +28,21 @@ struct Kept {
   uint32_t word[kMaxTile / 32];
 };
 Kept keep(const Mask&, int64_t head, int64_t query, int64_t first, int count);
+Cover cover_of(const Kept&);
 
 // Span `s` of a row of a span mask, empty ones included.
 Range span_of(const Mask&, int64_t head, int64_t query, int s);
 
 bool keeps(const Mask&, int64_t head, int64_t query, int64_t key);
 
-// A range of keys outside of which no row of the block keeps anything. Bit and byte masks are not searched.
+// Keys outside of `hull` no row keeps, and those of `common` every row does. Either is what is found without a search
+// of all keys: of a mask of bytes nothing is, and of a row of several spans the longest.
+struct Reach {
+  Range hull, common;
+};
+Reach reach(const Problem&, const Block&, int first, int rows);
+
+// The hull of all rows of a block.
 Range hull(const Problem&, const Block&);
 
 // What became of the tiles of a band: a tile is one block of rows by `tile` keys.

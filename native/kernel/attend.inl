@@ -103,7 +103,8 @@ bool shape_scores(const Panel& panel, const PanelCover& kept, int64_t first, boo
 template <class N, class Stored, int C, class Row>
 void attend_panel(const Panel& panel, Tile<N, Row>& t, const State<N>& to, Scratch<N>& s) {
   const Problem& p = panel.p;
-  const PanelCover kept = cover_panel<N>(panel, t.first, t.count, s.kept);
+  const Reach& reach = s.reach[panel.first / Scratch<N>::kPanel];
+  const PanelCover kept = cover_panel<N>(panel, reach, t.first, t.count, s.kept);
   if (kept.begin >= kept.end) return;
   open_tile<N, Stored>(panel, t, s);
   const int at = panel.first, width = padded<N>(p.dv);
@@ -133,12 +134,14 @@ inline int panel_rows(const Block& block, int first, int most) {
   return block.rows - first < most ? block.rows - first : most;
 }
 
-// Queries of all panels, transposed.
+// What is the same for all keys: the transposed queries of all panels, and what their masks reach.
 template <class N, class Stored>
-void pack_queries(const Problem& p, const Block& block, Scratch<N>& s) {
+void prepare(const Problem& p, const Block& block, Scratch<N>& s) {
   constexpr int kPanel = Scratch<N>::kPanel;
   for (int r = 0; r < block.rows; r += kPanel) {
-    pack_panel<N, Stored>(Panel{p, block, r, panel_rows(block, r, kPanel)}, s.query + ptrdiff_t(r) * p.d);
+    const int rows = panel_rows(block, r, kPanel);
+    pack_panel<N, Stored>(Panel{p, block, r, rows}, s.query + ptrdiff_t(r) * p.d);
+    s.reach[r / kPanel] = reach(p, block, r, rows);
   }
 }
 
@@ -179,7 +182,7 @@ void attend(const Problem& p, const Block& block, char* memory) {
   Scratch<N> s(tile_keys(p.d, p.dv), p.d, p.dv, memory);
   const Range all = hull(p, block);
   const int64_t chunk = chunk_keys(p.d, p.dv);
-  pack_queries<N, Stored>(p, block, s);
+  prepare<N, Stored>(p, block, s);
   if (all.begin >= all.end) clear(s.total, block.rows, p.dv);
   const int64_t from = all.begin / chunk * chunk;
   for (int64_t first = from; first < all.end; first += chunk) {
@@ -195,7 +198,7 @@ void attend_chunk(const Problem& p, const Block& block, int64_t chunk, char* sta
   Scratch<N> s(tile_keys(p.d, p.dv), p.d, p.dv, memory);
   Cutter cut{state};
   const State<N> to(cut, block.rows, p.dv);
-  pack_queries<N, Stored>(p, block, s);
+  prepare<N, Stored>(p, block, s);
   fold_chunk<N, Stored>(p, block, chunk * chunk_keys(p.d, p.dv), to, s);
 }
 

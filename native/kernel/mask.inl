@@ -9,42 +9,46 @@ struct PanelCover {
   bool keeps[kBlockRows];
 };
 
-// A bit per key, a column of words per row.
-inline void put(const Kept& row, int r, int panel, uint32_t* kept) {
-  for (int word = 0; word < kMaxTile / 32; ++word) kept[word * panel + r] = row.word[word];
-}
-
+// A bit per key of the tile, a column of words per row of the panel. Returns what at least one row keeps and what all
+// of them do.
+struct Common {
+  Kept any, every;
+};
 template <class N>
-void keep_panel(const Panel& panel, int64_t first, int count, uint32_t* kept) {
+Common keep_panel(const Panel& panel, int64_t first, int count, uint32_t* kept, bool* keeps) {
+  Common common{};
+  for (uint32_t& word : common.every.word) word = ~uint32_t(0);
   for (int r = 0; r < panel.count; ++r) {
-    put(keep(panel.p.mask, panel.head(r), panel.query(r), first, count), r, Scratch<N>::kPanel, kept);
+    const Kept row = keep(panel.p.mask, panel.head(r), panel.query(r), first, count);
+    uint32_t one = 0;
+    for (int n = 0; n < kMaxTile / 32; ++n) {
+      kept[n * Scratch<N>::kPanel + r] = row.word[n];
+      common.any.word[n] |= row.word[n];
+      common.every.word[n] &= row.word[n];
+      one |= row.word[n];
+    }
+    keeps[r] = one != 0;
   }
+  return common;
 }
 
 // Fills `kept` where the cover is not full.
 template <class N>
-PanelCover cover_panel(const Panel& panel, int64_t first, int count, uint32_t* kept) {
-  const Mask& mask = panel.p.mask;
+PanelCover cover_panel(const Panel& panel, const Reach& reach, int64_t first, int count, uint32_t* kept) {
   PanelCover all;
-  all.begin = mask.kind == Mask::kFull ? 0 : count;
-  all.end = count - all.begin;
+  const bool whole = reach.common.begin <= first && first + count <= reach.common.end;
+  all.begin = 0;
+  all.end = whole ? count : 0;
   all.full = true;
-  if (mask.kind == Mask::kFull) {
-    for (int r = 0; r < panel.count; ++r) all.keeps[r] = true;
+  if (whole || first + count <= reach.hull.begin || reach.hull.end <= first) {
+    for (int r = 0; r < panel.count; ++r) all.keeps[r] = whole;
     return all;
   }
-  Cover one[kBlockRows];
-  for (int r = 0; r < panel.count; ++r) {
-    one[r] = cover(mask, panel.head(r), panel.query(r), first, count);
-    all.keeps[r] = one[r].begin < one[r].end;
-    if (!all.keeps[r]) continue;
-    if (one[r].begin < all.begin) all.begin = one[r].begin;
-    if (one[r].end > all.end) all.end = one[r].end;
-  }
-  for (int r = 0; r < panel.count; ++r) {
-    all.full = all.full && one[r].solid && one[r].begin == all.begin && one[r].end == all.end;
-  }
-  if (!all.full) keep_panel<N>(panel, first, count, kept);
+  const Common common = keep_panel<N>(panel, first, count, kept, all.keeps);
+  const Cover hull = cover_of(common.any);
+  all.begin = hull.begin;
+  all.end = hull.end;
+  all.full = hull.solid && memcmp(&common.any, &common.every, sizeof common.any) == 0;
   return all;
 }
 

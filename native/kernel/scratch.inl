@@ -60,6 +60,7 @@ struct Scratch {
   T* value;              // [key][spaced dv]: the same of values
   T* contained;          // [key][padded dv]: values with their non-finite elements zeroed
   uint32_t* kept;        // [word][lane]: a bit per key of the tile
+  Reach* reach;          // [panel]: what is known of its mask beforehand
 
   Scratch(int tile, int d, int dv, char* base)
       : cut{base}, total(cut, kBlockRows, dv), part(cut, kBlockRows, dv) {
@@ -71,5 +72,6 @@ struct Scratch {
     cut(value, size_t(tile) * spaced<N>(dv));
     cut(contained, size_t(tile) * padded<N>(dv));
     cut(kept, size_t(kMaxTile / 32) * kPanel);
+    cut(reach, kBlockRows / kPanel);
   }
 };

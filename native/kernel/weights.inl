@@ -22,7 +22,8 @@ void weigh_panel(const Panel& panel, int64_t first, int count, int64_t begin, co
   }
   if (by_bias) drop_by_biases<N>(panel, first, 0, count, 0, s.scores);
   if (p.mask.kind != Mask::kFull) {
-    keep_panel<N>(panel, first, count, s.kept);
+    bool keeps[kBlockRows];
+    keep_panel<N>(panel, first, count, s.kept, keeps);
     drop<N, C>(s.kept, 0, count, 0, s.scores);
   }
   for (int r = 0; r < panel.count; ++r) {
@@ -40,7 +41,7 @@ void weights(const Problem& p, const Block& block, int64_t begin, int64_t end, c
   constexpr int kPanel = Scratch<N>::kPanel;
   const int tile = tile_keys(p.d, p.dv);
   Scratch<N> s(tile, p.d, p.dv, memory);
-  pack_queries<N, Stored>(p, block, s);
+  prepare<N, Stored>(p, block, s);
   for (int r = 0; r < kBlockRows; ++r) {
     const int64_t at = r < block.rows ? block.head[r] * p.queries + block.query[r] : 0;
     s.total.max[r] = r < block.rows ? static_cast<const T*>(p.stats.max)[at] : 0;
