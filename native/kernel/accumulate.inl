@@ -2,27 +2,38 @@
 // out = shrink * out + weights . v: the tile's own product starts at zero and is added once, keys ascending. Here the
 // columns of v are the lanes, so that its rows are read once, in whole lines.
 
-template <class N, int C, class Row>
+template <class N, int C, class Row, class Step>
 inline void accumulate_columns(const typename N::T* weights, const Row* value, ptrdiff_t value_row, int keys, int rows,
-                               int width, const typename N::T* shrink, typename N::T* out) {
+                               int width, const typename N::T* shrink, typename N::T* out, Step step) {
   typedef typename N::T T;
-  product<N, C>(Left<T>{weights, 1, Scratch<N>::kPanel}, Right<Row>{value, value_row}, rows, keys,
-                [&](int r, int c, typename N::V block) {
-                  T* const at = out + ptrdiff_t(r) * width + c * N::kLanes;
-                  N::store(at, N::fma(N::load(at), N::set(shrink[r]), block));
-                });
+  product<N, C>(
+      Left<T>{weights, 1, Scratch<N>::kPanel}, Right<Row>{value, value_row}, rows, keys,
+      [&](int r, int c, typename N::V block) {
+        T* const at = out + ptrdiff_t(r) * width + c * N::kLanes;
+        N::store(at, N::fma(N::load(at), N::set(shrink[r]), block));
+      },
+      step);
 }
 
-template <class N, class Row, int C = N::kCols>
+template <class N, int C = N::kCols, class Row, class Step>
 inline void accumulate(const typename N::T* weights, const Rows<Row>& value, int begin, int end, int rows, int width,
-                       const typename N::T* shrink, typename N::T* out, int column = 0) {
+                       const typename N::T* shrink, typename N::T* out, Step step, int column = 0) {
   for (; column + C * N::kLanes <= width; column += C * N::kLanes) {
     accumulate_columns<N, C>(weights + ptrdiff_t(begin) * Scratch<N>::kPanel, value.at(begin) + column, value.row,
-                             end - begin, rows, width, shrink, out + column);
+                             end - begin, rows, width, shrink, out + column, step);
   }
   if constexpr (C > 1) {
-    if (column < width) accumulate<N, Row, C - 1>(weights, value, begin, end, rows, width, shrink, out, column);
+    if (column < width) accumulate<N, C - 1>(weights, value, begin, end, rows, width, shrink, out, step, column);
   }
+}
+
+// The same for a few rows; meanwhile the next tile's keys are fetched, in equal parts.
+template <class N, class Row>
+inline void few_accumulate(const typename N::T* weights, const Rows<Row>& value, int begin, int end, int rows,
+                           int width, const typename N::T* shrink, typename N::T* out, Ahead keys) {
+  constexpr int kColumns = N::kCols * N::kLanes;
+  const int lines = keys.share(1, (width + kColumns - 1) / kColumns);
+  accumulate<N>(weights, value, begin, end, rows, width, shrink, out, [&] { keys.fetch(lines); });
 }
 
 // Containment: in a tile with dropped pairs a NaN or Inf of v must reach the rows that keep its key and no other,

@@ -50,6 +50,12 @@ void open_tile(const Panel& panel, Tile<N, Row>& t, Scratch<N>& s) {
   t.open = true;
 }
 
+template <class N, class Row>
+Ahead keys_after(const Problem& p, const Tile<N, Row>& t) {
+  const int64_t rest = p.keys - t.first, end = 2 * t.count < rest ? 2 * t.count : rest;
+  return {t.key, p.d, t.count, end};
+}
+
 // Whether the values must be contained: the tile holds one that is not finite.
 template <class N, class Row>
 bool holds_nonfinite(const Problem& p, Tile<N, Row>& t, Scratch<N>& s) {
@@ -64,6 +70,10 @@ bool holds_nonfinite(const Problem& p, Tile<N, Row>& t, Scratch<N>& s) {
 
 // Up to so many rows are a few: keys then are the better lanes.
 constexpr int kFew = 4;
+template <int R>
+struct Few {
+  static constexpr int kRows = R;
+};
 
 // q . k of one panel and the tile's keys [begin, end).
 template <class N, int C, class Row>
@@ -73,10 +83,13 @@ void score_panel(const Panel& panel, const Tile<N, Row>& t, int begin, int end, 
   const T scale = static_cast<T>(p.scale);
   const T* const query = s.query + ptrdiff_t(panel.first) * p.d;
   if constexpr (C == 1 && N::kLanes > 1) {
-    const Ahead<Row> keys{t.key, p.d, p.keys - t.first}, values{t.value, p.dv, t.count};
-    if (panel.count == 1) return few_scores<N, 1>(t.key, begin, end, query, p.d, scale, s.scores, keys, values);
-    if (panel.count == 2) return few_scores<N, 2>(t.key, begin, end, query, p.d, scale, s.scores, keys, values);
-    if (panel.count <= kFew) return few_scores<N, 4>(t.key, begin, end, query, p.d, scale, s.scores, keys, values);
+    const auto few = [&](auto rows) {
+      few_scores<N, decltype(rows)::kRows>(t.key, begin, end, query, p.d, scale, s.scores,
+                                           Ahead(t.value, p.dv, begin, end));
+    };
+    if (panel.count == 1) return few(Few<1>{});
+    if (panel.count == 2) return few(Few<2>{});
+    if (panel.count <= kFew) return few(Few<4>{});
   }
   scores<N, C>(t.key, begin, end, query, p.d, scale, s.scores);
 }
@@ -114,10 +127,12 @@ void attend_panel(const Panel& panel, Tile<N, Row>& t, const State<N>& to, Scrat
   const bool drops = shape_scores<N, C>(panel, kept, t.first, to.seen + at, s);
   fold<N, C>(kept.begin, kept.end, s.scores, to.max + at, to.sum + at, s.shrink);
   if (drops && holds_nonfinite(p, t, s)) {
-    accumulate<N>(s.scores, t.contained, kept.begin, kept.end, panel.count, width, s.shrink, out);
+    accumulate<N>(s.scores, t.contained, kept.begin, kept.end, panel.count, width, s.shrink, out, no_step);
     add_nonfinite<N, Stored>(panel, t.first, kept.begin, kept.end, s.scores, width, out);
+  } else if (C == 1 && panel.count <= kFew) {
+    few_accumulate<N>(s.scores, t.value, kept.begin, kept.end, panel.count, width, s.shrink, out, keys_after(p, t));
   } else {
-    accumulate<N>(s.scores, t.value, kept.begin, kept.end, panel.count, width, s.shrink, out);
+    accumulate<N>(s.scores, t.value, kept.begin, kept.end, panel.count, width, s.shrink, out, no_step);
   }
 }
 

@@ -9,6 +9,37 @@ struct Rows {
   const E* at(int64_t r) const { return data + r * row; }
 };
 
+// Rows to be brought near while others are worked on, line by line: many at once would wait for each other.
+class Ahead {
+ public:
+  template <class E>
+  Ahead(const Rows<E>& rows, int width, int64_t begin, int64_t end)
+      : row_(reinterpret_cast<const char*>(rows.at(begin))),
+        step_(rows.row * ptrdiff_t(sizeof(E))),
+        bytes_(width * ptrdiff_t(sizeof(E))),
+        left_(end - begin) {}
+  // Lines that are due in each of so many steps, if these bring so many rows.
+  int share(int rows, int steps) const {
+    const ptrdiff_t lines = (bytes_ + 63) / 64 * rows;
+    return steps > 0 ? static_cast<int>((lines + steps - 1) / steps) : 0;
+  }
+  void fetch(int lines) {
+    for (; lines > 0 && left_ > 0; --lines) {
+      __builtin_prefetch(row_ + at_);
+      at_ += 64;
+      if (at_ < bytes_) continue;
+      at_ = 0;
+      row_ += step_;
+      --left_;
+    }
+  }
+
+ private:
+  const char* row_;
+  ptrdiff_t step_, bytes_, at_ = 0;
+  int64_t left_;
+};
+
 // Whether rows of E, from this place on, can be read as they lie.
 template <class E, class Byte>
 inline bool lies_in_rows(const Strided<Byte>& in, const char* from) {

@@ -15,9 +15,9 @@ struct Right {
 };
 
 // sum over k of a[r][k] * b[k][lane], for R rows and C columns of vectors: one chain per element, k ascending from
-// zero. done(r, c, sum) receives each column of vectors.
-template <class N, int R, int C, class A, class B, class Done>
-inline void product_tile(Left<A> a, Right<B> b, int n, Done done) {
+// zero. done(r, c, sum) receives each column of vectors; step() is called once per k.
+template <class N, int R, int C, class A, class B, class Done, class Step>
+inline void product_tile(Left<A> a, Right<B> b, int n, Done done, Step step) {
   typedef typename N::V V;
   V acc[R][C];
 #pragma GCC unroll 8
@@ -27,6 +27,7 @@ inline void product_tile(Left<A> a, Right<B> b, int n, Done done) {
   }
 #pragma GCC unroll 2
   for (int k = 0; k < n; ++k) {
+    step();
     V col[C];
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) col[c] = N::load(b.data + c * N::kLanes);
@@ -47,25 +48,27 @@ inline void product_tile(Left<A> a, Right<B> b, int n, Done done) {
 }
 
 // The same for any number of rows: whole register tiles, then one smaller. done(r, c, sum) sees r in [0, rows).
-template <class N, int C, class A, class B, class Done>
-inline void product(Left<A> a, Right<B> b, int rows, int n, Done done) {
+template <class N, int C, class A, class B, class Done, class Step>
+inline void product(Left<A> a, Right<B> b, int rows, int n, Done done, Step step) {
   int r0 = 0;
   const auto shifted = [&](int r, int c, typename N::V x) { done(r0 + r, c, x); };
   for (; r0 + N::kRows <= rows; r0 += N::kRows) {
-    product_tile<N, N::kRows, C>(a, b, n, shifted);
+    product_tile<N, N::kRows, C>(a, b, n, shifted, step);
     a.data += N::kRows * a.row;
   }
   static_assert(N::kRows <= 6, "every remainder has its case");
   switch (rows - r0) {
     case 1:
-      return product_tile<N, 1, C>(a, b, n, shifted);
+      return product_tile<N, 1, C>(a, b, n, shifted, step);
     case 2:
-      return product_tile<N, 2, C>(a, b, n, shifted);
+      return product_tile<N, 2, C>(a, b, n, shifted, step);
     case 3:
-      return product_tile<N, 3, C>(a, b, n, shifted);
+      return product_tile<N, 3, C>(a, b, n, shifted, step);
     case 4:
-      return product_tile<N, 4, C>(a, b, n, shifted);
+      return product_tile<N, 4, C>(a, b, n, shifted, step);
     case 5:
-      return product_tile<N, 5, C>(a, b, n, shifted);
+      return product_tile<N, 5, C>(a, b, n, shifted, step);
   }
 }
+
+inline void no_step() {}

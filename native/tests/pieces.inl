@@ -184,7 +184,7 @@ void test_product() {
   for (int rows : sizes) {
     for (int n : depths) {
       product<N, C>(Left<T>{a, 40, 1}, Right<T>{b, kPanel}, rows, n,
-                    [&](int r, int c, typename N::V sum) { N::store(got + r * kPanel + c * N::kLanes, sum); });
+                    [&](int r, int c, typename N::V sum) { N::store(got + r * kPanel + c * N::kLanes, sum); }, no_step);
       for (int r = 0; r < rows; ++r) {
         for (int l = 0; l < C * N::kLanes; ++l) {
           long double want = 0, size = 1e-30L;
@@ -217,7 +217,7 @@ void test_few_scores() {
       for (T& x : query) x = noise();
       const Rows<Row> rows{key, 33};
       scores<N, 1>(rows, 5, kKeys, query, d, T(0.3), want);
-      few_scores<N, R>(rows, 5, kKeys, query, d, T(0.3), got, Ahead<Row>{rows, d, kKeys}, Ahead<Row>{rows, d, kKeys});
+      few_scores<N, R>(rows, 5, kKeys, query, d, T(0.3), got, Ahead(rows, d, 5, kKeys));
       for (int j = 5; j < kKeys; ++j) {
         for (int r = 0; r < R; ++r) {
           CHECK(got[j * kPanel + r] == want[j * kPanel + r], "d %d key %d row %d of %d", d, j, r, R);
