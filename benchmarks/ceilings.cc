@@ -8,6 +8,9 @@
 #ifdef REGARD_X86
 #include <immintrin.h>
 #endif
+#ifdef REGARD_ARM
+#include <arm_neon.h>
+#endif
 
 #ifdef _WIN32
 #define REGARD_EXPORT extern "C" __declspec(dllexport)
