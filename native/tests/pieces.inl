@@ -177,7 +177,7 @@ void test_product() {
   typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
   Noise noise;
-  const int sizes[] = {1, 2, 5, 6, 7, 12, 13}, depths[] = {0, 1, 2, 3, 17, 39};
+  const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 12, 13}, depths[] = {0, 1, 2, 3, 17, 39};
   static T a[16 * 40], b[40 * kPanel], got[16 * kPanel];
   for (T& x : a) x = noise();
   for (T& x : b) x = noise();
