@@ -39,8 +39,9 @@ inline float total(V x) {
 }  // namespace
 
 // So many operations in registers, an FMA being two. 12 chains: more than two units with a latency of 5 can hold, and
-// few enough for 16 registers; ARM has 32 registers, and up to four units with a latency of 4. Each goes to and fro between two numbers with full mantissas: the clock depends on how
-// many bits change, so that zeros would be too fast.
+// few enough for 16 registers; 20 on ARM, which has 32 registers and up to four units with a latency of 4. Each goes to
+// and fro between two numbers with full mantissas: the clock depends on how many bits change, so that zeros would be
+// too fast.
 REGARD_EXPORT float REGARD_NAME(fma)(int64_t flops) {
 #ifdef REGARD_ARM
   constexpr int kChains = 20;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calling thread's floating-point mode: rounding, subnormals, traps. kDefaultMode is IEEE 754's, and kFlush the bits
-// that make subnormals zero.
+// The calling thread's floating-point mode: rounding, subnormals, traps. kDefaultMode is IEEE 754's; the bits of kFlush
+// make subnormals zero.
 #pragma once
 
 #include <stdint.h>

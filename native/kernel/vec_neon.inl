@@ -9,9 +9,7 @@ struct F32 {
 
   static V load(const float* p) { return vld1q_f32(p); }
   static V load(const Half* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&p->bits))); }
-  static V load(const BFloat16* p) {
-    return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(&p->bits)), 16));
-  }
+  static V load(const BFloat16* p) { return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(&p->bits)), 16)); }
   static void store(T* p, V x) { vst1q_f32(p, x); }
   static V set(T x) { return vdupq_n_f32(x); }
   static V add(V a, V b) { return vaddq_f32(a, b); }
