@@ -292,6 +292,7 @@ void test_float_mode(const Engine& engine, const char* target) {
   for (float& x : s.v) x *= 1e-40f;
   attend(engine, s.p, 2, Poll());
   const auto want = s.out;
+  CHECK(want[0] != 0 && ::fabs(want[0]) < 1e-38f, "%s: %g is to be subnormal", target, want[0]);
   const FloatMode mode = float_mode();
   set_float_mode(mode | kFlush);
   for (int threads : {1, 2, 2, 2}) {
