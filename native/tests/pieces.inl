@@ -56,7 +56,8 @@ void test_operations() {
   const T kept = first_lane<N>(N::scale2(N::set(nan), N::power(N::set(nan), 1)));
   CHECK(kept != kept, "NaN stays NaN");
   // (1 + u)(1 - u) - 1 = -u^2 with one rounding, 0 with two.
-  const T u = sizeof(T) == 4 ? T(0x1p-23) : T(0x1p-52);
+  volatile T unit = sizeof(T) == 4 ? T(0x1p-23) : T(0x1p-52);  // unknown to the compiler, which would fold all of it
+  const T u = unit;
   const T product = first_lane<N>(N::fma(N::set(1 + u), N::set(1 - u), N::set(-1)));
   CHECK(product == (N::kLanes > 1 ? -u * u : 0), "fma rounds once but for scalar: %g", product);
   T lanes[N::kLanes];
