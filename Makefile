@@ -10,7 +10,7 @@ DOCS := $(shell find docs src \( -name __pycache__ -o -path docs/faults \) -prun
 ROUNDS ?= 15
 CMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" cmake
 
-.PHONY: help run test test-python test-native test-all lint format bench sanitize docs clean
+.PHONY: help run test test-python test-native test-all lint format bench sanitize neon docs clean
 .DELETE_ON_ERROR:
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make bench      timings beside torch, JAX, NumPy and this machine's ceilings (quiet it first)"
 	@echo "                PROBLEMS=pattern takes some of them, ROUNDS=15"
 	@echo "make sanitize   native tests under Address-, UndefinedBehaviour- and ThreadSanitizer"
+	@echo "make neon       native tests for 64-bit ARM, cross-built and run in an emulator"
 	@echo "make docs       the documentation, into build/docs/index.html, and its examples"
 	@echo "make package    sdist and wheels into build/package, tested as installed: oldest and newest Python and NumPy"
 	@echo "make soak       long random runs, MINUTES=10; the result is kept in tests/data/soak"
@@ -96,6 +97,17 @@ sanitize: $(STAMPS)/deps
 	    -DREGARD_SANITIZE=$$kind -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1 >/dev/null && \
 	  $(CMAKE) --build $$dir && echo "== $$kind" && $$dir/regard_tests || exit 1; \
 	done
+
+# The emulated processor has no more than ARMv8.0: an instruction that came later stops the program.
+EMULATED := qemu-aarch64 -cpu cortex-a53
+neon: $(STAMPS)/deps
+	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || \
+	  { echo "make neon: no $$tool here; Debian's packages g++-aarch64-linux-gnu and qemu-user have it"; exit 1; }; done
+	@$(CMAKE) -S . -B build/neon -G Ninja -DREGARD_MODULE=OFF -DREGARD_TESTS=ON -DCMAKE_SYSTEM_NAME=Linux \
+	  -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
+	  -DCMAKE_EXE_LINKER_FLAGS=-static >/dev/null
+	@$(CMAKE) --build build/neon
+	@start=$$(date +%s); $(EMULATED) build/neon/regard_tests && echo "$(EMULATED): $$(($$(date +%s) - start)) s"
 
 # Warnings are errors. Nothing is fetched: formulas are MathML, pictures are drawn here.
 docs: build/docs/.complete

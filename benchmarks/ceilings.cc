@@ -8,6 +8,9 @@
 #ifdef REGARD_X86
 #include <immintrin.h>
 #endif
+#ifdef REGARD_ARM
+#include <arm_neon.h>
+#endif
 
 #ifdef _WIN32
 #define REGARD_EXPORT extern "C" __declspec(dllexport)
@@ -36,20 +39,25 @@ inline float total(V x) {
 }  // namespace
 
 // So many operations in registers, an FMA being two. 12 chains: more than two units with a latency of 5 can hold, and
-// few enough for 16 registers. Each goes to and fro between two numbers with full mantissas: the clock depends on how
-// many bits change, so that zeros would be too fast.
+// few enough for 16 registers; 20 on ARM, which has 32 registers and up to four units with a latency of 4. Each goes to
+// and fro between two numbers with full mantissas: the clock depends on how many bits change, so that zeros would be
+// too fast.
 REGARD_EXPORT float REGARD_NAME(fma)(int64_t flops) {
+#ifdef REGARD_ARM
+  constexpr int kChains = 20;
+#else
   constexpr int kChains = 12;
+#endif
   const V a = F32::set(-0.99999994f), b = F32::set(1.2345679f);
   V acc[kChains];
-#pragma GCC unroll 12
+#pragma GCC unroll 20
   for (int i = 0; i < kChains; ++i) acc[i] = F32::set(3.1415927f * static_cast<float>(i + 1));
   for (int64_t n = flops / (2 * kChains * F32::kLanes); n > 0; --n) {
-#pragma GCC unroll 12
+#pragma GCC unroll 20
     for (int i = 0; i < kChains; ++i) acc[i] = F32::fma(acc[i], a, b);
   }
   V sum = acc[0];
-#pragma GCC unroll 12
+#pragma GCC unroll 20
   for (int i = 1; i < kChains; ++i) sum = F32::add(sum, acc[i]);
   return total(sum);
 }

@@ -67,6 +67,17 @@ def test_describe_tells_why():
     assert _runtime.describe()[0].usable
 
 
+def test_on_arm_the_default_is_neon(monkeypatch):
+    arm = [("scalar", True, "runs everywhere"), ("neon", True, "part of every 64-bit ARM processor")]
+    monkeypatch.setattr(_runtime._native, "targets", lambda: arm)
+    infos = _runtime.describe.__wrapped__()
+    assert [(info.name, info.compiled) for info in infos if info.usable] == [("scalar", True), ("neon", True)]
+    assert {info.why for info in infos if not info.compiled} == {"not compiled for this processor family"}
+    monkeypatch.setattr(_runtime, "describe", lambda: infos)
+    why = "the highest that this machine can use: part of every 64-bit ARM processor"
+    assert _runtime._best.__wrapped__() == ("neon", why)
+
+
 def test_plan_names_the_engine():
     with rg.config(target="scalar", num_threads=2):
         text = str(rg.plan(X, X, X, mask=rg.Causal()))

@@ -1,33 +1,44 @@
 """Each target object exports its table and nothing else, and has no weak symbol that a linker could share."""
 
+import platform
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from regard import _runtime
+
 NATIVE = Path(__file__).parents[1] / "native"
-FLAGS = {
-    "scalar": [],
-    "avx2": ["-mavx2", "-mfma", "-mf16c"],
-    "avx512": ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma"],
+FAMILIES = {
+    "x86_64": {
+        "scalar": [],
+        "avx2": ["-mavx2", "-mfma", "-mf16c"],
+        "avx512": ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma"],
+    },
+    "aarch64": {"scalar": [], "neon": []},
 }
+MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
 CXX = shutil.which("g++") or shutil.which("c++")
+# Another family's objects are looked at where its compiler is, which is that of `make neon`.
+COMPILERS = {family: CXX if family == MACHINE else shutil.which(f"{family}-linux-gnu-g++") for family in FAMILIES}
+BUILDS = [(family, target) for family, targets in FAMILIES.items() if COMPILERS[family] for target in targets]
 
 
-def symbols(source, tmp_path, *flags):
+def symbols(compiler, source, tmp_path, *flags):
     out = tmp_path / "target.o"
     include = [f"-I{NATIVE / d}" for d in ("include", "core", "kernel")]
-    subprocess.run([CXX, "-std=c++17", "-w", *include, *flags, "-c", str(source), "-o", str(out)], check=True)
+    subprocess.run([compiler, "-std=c++17", "-w", *include, *flags, "-c", str(source), "-o", str(out)], check=True)
     lines = subprocess.run(["nm", "-C", str(out)], capture_output=True, text=True, check=True).stdout.splitlines()
     kinds = [line.split(maxsplit=1 if line.startswith(" ") else 2)[-2:] for line in lines]
     return {kind: [name for k, name in kinds if k == kind] for kind, _ in kinds}
 
 
 @pytest.mark.parametrize("optimise", ["-O0", "-O3"])
-@pytest.mark.parametrize("target", FLAGS)
-def test_one_symbol_per_target(target, optimise, tmp_path):
-    found = symbols(NATIVE / "targets" / f"{target}.cc", tmp_path, optimise, *FLAGS[target])
+@pytest.mark.parametrize(("family", "target"), BUILDS)
+def test_one_symbol_per_target(family, target, optimise, tmp_path):
+    source = NATIVE / "targets" / f"{target}.cc"
+    found = symbols(COMPILERS[family], source, tmp_path, optimise, *FAMILIES[family][target])
     external = {name for kind, names in found.items() if kind.isupper() and kind != "U" for name in names}
     assert external == {f"regard::{target}::kTable"}
     assert not set(found) & {"w", "W", "v", "V", "u"}
@@ -39,4 +50,10 @@ def test_a_shared_inline_function_would_be_seen(tmp_path):
         '#define REGARD_TARGET scalar\n#define REGARD_VEC "vec_scalar.inl"\n#include "kernel.inl"\n'
         "inline int shared(int x) { return x + 1; }\nint use(int x) { return shared(x); }\n"
     )
-    assert "shared(int)" in symbols(source, tmp_path, "-O0")["W"]
+    assert "shared(int)" in symbols(CXX, source, tmp_path, "-O0")["W"]
+
+
+def test_every_target_is_looked_at():
+    assert {target for targets in FAMILIES.values() for target in targets} == set(_runtime.TARGETS)
+    compiled = [info.name for info in _runtime.describe() if info.compiled]
+    assert compiled == list(FAMILIES.get(MACHINE, ["scalar"]))

@@ -9,10 +9,7 @@
 #include <utility>
 #include <vector>
 
-#ifdef REGARD_X86
-#include <xmmintrin.h>
-#endif
-
+#include "float_mode.h"
 #include "pool.h"
 #include "schedule.h"
 
@@ -69,15 +66,15 @@ class Scratch {
 
 // The default rounding and denormal modes while a job runs: a thread's own may differ (a library may have set
 // flush-to-zero in it), and which thread takes a row must not be seen.
-class FloatMode {
+class DefaultFloatMode {
  public:
-#ifdef REGARD_X86
-  FloatMode() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
-  ~FloatMode() { _mm_setcsr(saved_); }
+  DefaultFloatMode() : saved_(float_mode()) { set_float_mode(kDefaultMode); }
+  ~DefaultFloatMode() { set_float_mode(saved_); }
+  DefaultFloatMode(const DefaultFloatMode&) = delete;
+  DefaultFloatMode& operator=(const DefaultFloatMode&) = delete;
 
  private:
-  unsigned saved_;
-#endif
+  const FloatMode saved_;
 };
 
 // Tells the workers to stop, and lets the calling thread ask now and then whether it should.
@@ -119,7 +116,7 @@ Outcome for_each_task(const Engine& engine, const Problem& p, int64_t tasks, int
   std::atomic<int64_t> left{tasks};
   std::atomic<Outcome> outcome{Outcome::kDone};
   const auto job = [&](int worker) {
-    const FloatMode mode;
+    const DefaultFloatMode mode;
     const Scratch scratch(bytes);
     if (!scratch.data()) {
       outcome = Outcome::kNoMemory;

@@ -53,6 +53,9 @@ std::vector<Target> probe() {
   all.push_back(avx2_target(f));
   all.push_back(avx512_target(f));
 #endif
+#ifdef REGARD_ARM
+  all.push_back({&neon::kTable, true, "part of every 64-bit ARM processor"});
+#endif
   return all;
 }
 

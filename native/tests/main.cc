@@ -7,6 +7,11 @@ namespace regard {
 namespace scalar {
 void test_pieces();
 }
+#ifdef REGARD_ARM
+namespace neon {
+void test_pieces();
+}
+#endif
 #ifdef REGARD_X86
 namespace avx2 {
 void test_pieces();
@@ -23,6 +28,9 @@ int main() {
   setvbuf(stdout, nullptr, _IONBF, 0);  // where a run hangs or dies, its last line tells
   for (const Target& t : targets()) printf("%s: %s\n", t.table->name, t.usable ? "tested" : t.why);
   scalar::test_pieces();
+#ifdef REGARD_ARM
+  neon::test_pieces();
+#endif
 #ifdef REGARD_X86
   if (targets()[1].usable) avx2::test_pieces();
   if (targets()[2].usable) avx512::test_pieces();

@@ -14,8 +14,8 @@ from regard import _native
 from regard._errors import UnsupportedError
 from regard._types import as_int
 
-# From the lowest to the highest.
-TARGETS = ("scalar", "avx2", "avx512")
+# From the lowest to the highest; of neon and the others a build has one family's.
+TARGETS = ("scalar", "neon", "avx2", "avx512")
 _MAX_THREADS = 1024
 
 
@@ -146,7 +146,7 @@ def config(*, num_threads: int | None = None, target: str | None = None) -> Conf
     ----------
     num_threads : int, optional
         From 1 to 1024. Default: the processors that the process may run on, or ``REGARD_NUM_THREADS``.
-    target : {"scalar", "avx2", "avx512"}, optional
+    target : {"scalar", "neon", "avx2", "avx512"}, optional
         Default: the highest that CPU and operating system allow, or ``REGARD_TARGET``.
 
     Raises

@@ -35,6 +35,9 @@ struct Table {
 namespace scalar {
 extern const Table kTable;
 }
+namespace neon {
+extern const Table kTable;
+}
 namespace avx2 {
 extern const Table kTable;
 }

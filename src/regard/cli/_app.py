@@ -243,7 +243,7 @@ def info() -> None:
 
     What is chosen: the highest instruction set that is compiled and usable, and
     as many threads as there are processors. The environment variables
-    REGARD_TARGET (scalar, avx2, avx512) and REGARD_NUM_THREADS (1 to 1024)
-    choose otherwise.
+    REGARD_TARGET (scalar, neon, avx2, avx512) and REGARD_NUM_THREADS (1 to
+    1024) choose otherwise.
     """
     show_info()
