@@ -137,6 +137,16 @@ def test_bars_have_their_lengths_and_marks(figure):
     assert "a causal one: torch sdpa 1.5 ×, must 3: missed" in described
 
 
+def test_what_regard_may_cost_is_a_mark_on_the_scale_of_the_others(figure):
+    """At most 1.2 times regard's plain call is a bar of at least 1 / 1.2."""
+    (group,) = bench.groups({"a window": made()["problems"]["a window"]})
+    (plain,) = (bar for bar in group.bars if bar.name == "regard, plain")
+    assert (plain.value, plain.must, plain.goal) == (1.25, pytest.approx(1 / 1.2), pytest.approx(1 / 1.05))
+    assert plain.own
+    assert plain.told == "1.25 ×"
+    assert "must 0.833: missed" in bench.Bar("x", 0.8, 0.8, 0.8, must=1 / 1.2).told
+
+
 def test_all_times_and_who_was_left_out(figure):
     rows = cells(figure("performance.times", made()))
     assert "one query | torch sdpa | 150 (150 – 150) | 1.50 | 2.5e−7 | 3, stopped" in rows
@@ -237,7 +247,15 @@ def test_the_readme_has_what_the_result_says():
     assert table.table(result).splitlines()[2:] == [
         "| float32 (1,8,2048,64) | 100 (100 – 100) | torch sdpa: 150 | 1.50 | 1.25 | 2.5e-07 |"
     ]
-    assert table.peers(result) == (
+    outcome = result["problems"]["float32 (1,8,2048,64)"]
+    outcome["contestants"] = {"NumPy textbook": row(900, 9.0)} | outcome["contestants"]
+    outcome["goals"].insert(0, outcome["goals"][0] | {"peer": "NumPy textbook", "must": 7.5})
+    assert table.table(result).splitlines()[2:] == [
+        "| float32 (1,8,2048,64) | 100 (100 – 100) | torch sdpa: 150 | 1.50 | 1.25 | 2.5e-07 |"
+    ]
+    outcome["goals"][1]["mark"] = "missed"
+    assert "| 1.50 | 1.25: missed |" in table.table(result)
+    assert table.peers(made()) == (
         "Beside regard ran NumPy, torch 9.9. JAX, ONNX Runtime, OpenVINO did not run. Musts that are missed: 1 of 3."
     )
     blocks = (f"<!-- bench:{name} -->old<!-- /bench -->" for name in ("machine", "peers", "table"))

@@ -174,6 +174,13 @@ def test_memory_is_that_of_the_call():
     assert own < n * n * 4 / 4
 
 
+def test_a_mask_that_must_be_spelled_out_is_counted():
+    n = 2048
+    plain, masked = replace(SMALL, size=64, mask=None), replace(SMALL, size=64)
+    whole = [memory.extra(PEERS["NumPy textbook, in place"], s.problem(n), s.problem(16)) for s in (plain, masked)]
+    assert whole[1] - whole[0] > 0.9 * n * n
+
+
 def test_memory_is_measured_in_a_process_of_its_own():
     (series,) = (s for s in growth.load("memory") if s.mask is not None)
     found = growth.measure_memory(replace(series, lengths=(512, 8192, 16384, 32768), peers={}))

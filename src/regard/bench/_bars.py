@@ -73,7 +73,7 @@ def bars(groups: Sequence[Group], title: str) -> str:
         y += 8
     ticks = [t for t in _TICKS if low <= t <= high]
     lines = "".join(f"M{at(t):.1f} {_TOP - 6}V{y:.0f}" for t in ticks)
-    axis = [f'<path class="gaps" d="{lines}" opacity="0.35"/>', _line("marks", at(1), _TOP - 6, y, 1)]
+    axis = [f'<path class="marks" d="{lines}" opacity="0.2"/>', _line("marks", at(1), _TOP - 6, y, 1)]
     axis += [text(at(t), _TOP - 12, f"{t:g}", anchor="middle") for t in ticks]
     said = "; ".join(f"{group.title}: " + ", ".join(f"{bar.name} {bar.told}" for bar in group.bars) for group in groups)
     head = [
