@@ -12,8 +12,9 @@ from regard import bench
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
-from benchmarks import table  # noqa: E402
+from benchmarks import growth, table  # noqa: E402
 from benchmarks.goals import Costs, Faster, reached  # noqa: E402
+from benchmarks.race import PATIENCE_S  # noqa: E402
 
 FIGURES = {
     "performance": ("prefill", "short", "covered", "decode", "threads", "missed", "reached", "times", "left_out",
@@ -101,7 +102,7 @@ def figure(monkeypatch, tmp_path):
 
 
 def cells(found):
-    return [" | ".join(line) for line in found.rows]
+    return [" | ".join(line).replace("\N{NO-BREAK SPACE}", " ") for line in found.rows]
 
 
 def test_every_must_that_is_missed_is_said(figure):
@@ -161,10 +162,10 @@ def test_all_times_and_who_was_left_out(figure):
 
 
 def test_growth(figure):
-    assert cells(figure("growth.times", made())) == [
-        "full | regard | 5 ms\\* | 20 ms\\* | 80 ms\\*", "causal window 256 | regard | 5 ms | 20 ms | 80 ms",
-    ]  # fmt: skip
-    assert cells(figure("growth.peaks", made())) == ["full | regard | 1 MiB | 2 MiB | 4 MiB"]
+    times = figure("growth.times", made())
+    assert times.head == ["length", "full: regard", "causal window 256: regard"]
+    assert cells(times) == [r"1,024 | 5 ms\* | 5 ms", r"2,048 | 20 ms\* | 20 ms", r"4,096 | 80 ms\* | 80 ms"]
+    assert cells(figure("growth.peaks", made())) == ["1,024 | 1 MiB", "2,048 | 2 MiB", "4,096 | 4 MiB"]
     assert cells(figure("growth.fits", made()))[0] == "time | full | regard | 1.99 | 1,024 to 4,096 | 2"
     drawn = ElementTree.fromstring(figure("growth.full", made()).svg())
     (line,) = drawn.iter("{http://www.w3.org/2000/svg}polyline")
@@ -175,11 +176,26 @@ def test_growth(figure):
     assert y0 > y1 > y2
 
 
+def test_constants_and_names_in_the_text_are_those_of_the_benchmark():
+    text = " ".join((ROOT / "docs" / "performance.md").read_text().split())
+    for said in (
+        f"took more than {PATIENCE_S:g} seconds in all", f"more than {growth.ONCE_S:g} seconds is timed once",
+        f"is {growth.FAR} times that of a call of {growth.SHORTEST} keys",
+    ):  # fmt: skip
+        assert said in text
+    window = next(series for series in growth.load("growth") if series.mask not in (None, "causal"))
+    assert f"fitted from {window.start // window.mask['window']} windows on" in text
+    assert growth.FAR_BYTES == 1 << 20
+    source = (ROOT / "docs" / "figures" / "growth.py").read_text()
+    for kind in ("growth", "memory"):
+        assert all(f'"{series.name}"' in source for series in growth.load(kind))
+
+
 def test_roofline(figure):
     head, first, *rest = [figure("roofline.counted", made()).head, *cells(figure("roofline.counted", made()))]
     # 8 GFLOP at 100 are 80 ms, 33 million exps at 2 billion 16.5; 16 MB at the 20 GB/s of 32 MiB 0.8.
-    assert first == "1. float32 (1,8,2048,64) | 8 | 33 | 16 | 80 | 16.5 | 0.8 | products | 100 | 96 %"
-    assert head[-1] == "share of the ceiling"
+    assert first == "1. float32 (1,8,2048,64) | 8 | 33 | 16 | 80 + 16.5 | 0.8 | products | 100 | 96 %"
+    assert head[-1] == "share"
     assert not any("on two" in line for line in rest)  # the loops have one thread
     assert len(rest) == len(PROBLEMS) - 2
     assert "96 %" in figure("roofline.roof", made()).alt

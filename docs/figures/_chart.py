@@ -67,15 +67,15 @@ def lines(
         x, y = axes.at(n, axes.y[0])
         picture.line(x, y, x, y + 4)
         picture.text(x, y + 18, f"{n:,}" if n < 10_000 else f"{n // 1024}K", kind="small")
-    taken: list[float] = []
+    ends: list[tuple[float, float, str]] = []
     for kind, (name, values) in zip(KINDS, series.items(), strict=False):
         points = [axes.at(n, values[n]) for n in sorted(values)]
         picture.path(points, kind)
         for n, (x, y) in zip(sorted(values), points, strict=True):
             picture.rect(x - 2.5, y - 2.5, 5, 5, kind, f"{name}, {n:,}: {number(values[n])}")
-        x, y = points[-1]
-        while any(abs(y - other) < 15 for other in taken):
-            y += 3
-        taken.append(y)
-        picture.text(x + 9, y + 4, name, "start", "small")
+        ends.append((points[-1][1], points[-1][0], name))
+    below = 0.0
+    for y, x, name in sorted(ends):
+        below = max(y, below + 15 if below else y)
+        picture.text(x + 9, below + 4, name, "start", "small")
     return picture

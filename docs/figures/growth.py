@@ -60,12 +60,10 @@ def memory_window() -> Picture:
 
 
 def _against(part: str, cell: Any) -> Table:
-    lengths = sorted({n for name in whole(part) for rows in _rows(part, name).values() for n in rows})
-    rows = []
-    for name in whole(part):
-        for who, by in _rows(part, name).items():
-            rows.append([name, who, *(cell(by[n]) if n in by else "" for n in lengths)])
-    return Table(["", "contestant", *(f"{n:,}" for n in lengths)], rows or [[NOT_THERE, ""]])
+    columns = {f"{name}: {who}": by for name in whole(part) for who, by in _rows(part, name).items()}
+    lengths = sorted({n for by in columns.values() for n in by})
+    rows = [[f"{n:,}", *(cell(by[n]) if n in by else "" for by in columns.values())] for n in lengths]
+    return Table(["length", *columns], rows or [[NOT_THERE]])
 
 
 def times() -> Table:
@@ -73,7 +71,9 @@ def times() -> Table:
 
     def cell(row: dict[str, Any]) -> str:
         ms = row["median"]
-        told = f"{bench.number(ms / 1e3)} s" if ms >= 1e3 else f"{bench.number(ms)} ms"
+        told = (
+            f"{bench.number(ms / 1e3)}\N{NO-BREAK SPACE}s" if ms >= 1e3 else f"{bench.number(ms)}\N{NO-BREAK SPACE}ms"
+        )
         return told + ("\\*" if row["rounds"] == 1 else "")
 
     return _against("growth", cell)
@@ -81,7 +81,7 @@ def times() -> Table:
 
 def peaks() -> Table:
     """MiB beyond the inputs."""
-    return _against("memory", lambda row: f"{bench.number(row['bytes'] / 2**20)} MiB")
+    return _against("memory", lambda row: f"{bench.number(row['bytes'] / 2**20)}\N{NO-BREAK SPACE}MiB")
 
 
 def fits() -> Table:

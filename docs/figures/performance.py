@@ -48,7 +48,7 @@ def _aims() -> list[tuple[str, dict[str, Any]]]:
 
 
 def _limit(goal: dict[str, Any], which: str) -> str:
-    return "" if goal[which] is None else f"{goal['sign']} {bench.number(goal[which])}"
+    return "" if goal[which] is None else f"{goal['sign']}\N{NO-BREAK SPACE}{bench.number(goal[which])}"
 
 
 def missed() -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -71,12 +72,12 @@ def counted() -> Table:
         rows.append(
             [
                 f"{load.number}. {load.name}", f"{load.work.flops / 1e9:.3g}", f"{load.work.exps / 1e6:.3g}",
-                f"{load.work.bytes / 1e6:.3g}", *(bench.number(at[way]) for way in bench.WAYS),
-                load.work.bound(load.rates), bench.number(load.took_ms), percent(load.share, 0),
+                f"{load.work.bytes / 1e6:.3g}", f"{bench.number(at['products'])} + {bench.number(at['exp'])}",
+                bench.number(at["reading"]), load.work.bound(load.rates), bench.number(load.took_ms), percent(load.share, 0),
             ]
         )  # fmt: skip
-    head = ["problem", "GFLOP", "million exp", "MB", *(f"ms of {way}" for way in bench.WAYS), "bound by", "took, ms",
-            "share of the ceiling"]  # fmt: skip
+    head = ["problem", "GFLOP", "million exp", "MB", "ms of products + exp", "ms of reading", "bound by", "took, ms",
+            "share"]  # fmt: skip
     return Table(head, rows or [[NOT_THERE, *[""] * (len(head) - 1)]])
 
 
@@ -95,10 +96,13 @@ def roof() -> Picture:
     axes.draw(picture, "operations per byte of query, key, value and output", "GFLOP/s", bench.number)
     bend = top / slowest
     picture.path([axes.at(x, min(top, slowest * x)) for x in (axes.x[0], bend, axes.x[1])], "first")
-    x, y = axes.at(bend, top)
-    picture.text(x + 8, y - 8, f"products, {bench.number(top)} GFLOP/s", "start", "small")
-    x, y = axes.at(axes.x[0], slowest * axes.x[0])
-    picture.text(x + 30, y + 4, f"reading memory, {bench.number(slowest)} GB/s", "start", "small")
+    right = axes.at(axes.x[1], axes.y[1])[0]
+    told = f"the roof: reading at {bench.number(slowest)} GB/s, then products at {bench.number(top)} GFLOP/s"
+    picture.text(right, 14, told, "end", "small")
+    for power in range(math.ceil(math.log10(axes.x[0])), math.floor(math.log10(axes.x[1])) + 1):
+        x, y = axes.at(10.0**power, axes.y[0])
+        picture.line(x, y, x, y + 4)
+        picture.text(x, y + 18, f"{10.0**power:g}", kind="small")
     for load in loads:
         x, y = axes.at(load.intensity, load.reached)
         picture.rect(x - 3, y - 3, 6, 6, "second", f"{load.name}: {bench.number(load.reached)} GFLOP/s")
