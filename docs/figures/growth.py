@@ -6,8 +6,8 @@ from typing import Any
 
 from regard import bench
 
+from . import _chart
 from ._bench import NOT_THERE, whole
-from ._chart import lines
 from ._draw import Picture, Table
 
 # The length at which a call is its overhead: measured, and not drawn.
@@ -24,14 +24,14 @@ def _rows(part: str, name: str) -> dict[str, dict[int, Any]]:
 
 def _time(name: str, title: str) -> Picture:
     values = {who: {n: r["median"] for n, r in rows.items()} for who, rows in _rows("growth", name).items()}
-    return lines(values, title, "milliseconds", bench.number)
+    return _chart.lines(values, title, "milliseconds", bench.number)
 
 
 def _memory(name: str, title: str) -> Picture:
     values = {
         who: {n: max(r["bytes"], 4096) / 2**20 for n, r in rows.items()} for who, rows in _rows("memory", name).items()
     }
-    return lines(values, title, "MiB", bench.number)
+    return _chart.lines(values, title, "MiB", bench.number)
 
 
 def full() -> Picture:

@@ -73,7 +73,8 @@ def counted() -> Table:
             [
                 f"{load.number}. {load.name}", f"{load.work.flops / 1e9:.3g}", f"{load.work.exps / 1e6:.3g}",
                 f"{load.work.bytes / 1e6:.3g}", f"{bench.number(at['products'])} + {bench.number(at['exp'])}",
-                bench.number(at["reading"]), load.work.bound(load.rates), bench.number(load.took_ms), percent(load.share, 0),
+                bench.number(at["reading"]), load.work.bound(load.rates), bench.number(load.took_ms),
+                percent(load.share, 0),
             ]
         )  # fmt: skip
     head = ["problem", "GFLOP", "million exp", "MB", "ms of products + exp", "ms of reading", "bound by", "took, ms",
