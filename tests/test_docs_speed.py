@@ -145,6 +145,8 @@ def test_what_regard_may_cost_is_a_mark_on_the_scale_of_the_others(figure):
     assert (plain.value, plain.must, plain.goal) == (1.25, pytest.approx(1 / 1.2), pytest.approx(1 / 1.05))
     assert plain.own
     assert plain.told == "1.25 ×"
+    assert "goal" in bench.bars([group], "t")
+    assert "goal" not in bench.bars([bench.Group("g", "", (bench.Bar("x", 2, 2, 2),))], "t")
     assert "must 0.833: missed" in bench.Bar("x", 0.8, 0.8, 0.8, must=1 / 1.2).told
 
 

@@ -78,7 +78,7 @@ def bars(groups: Sequence[Group], title: str) -> str:
     said = "; ".join(f"{group.title}: " + ", ".join(f"{bar.name} {bar.told}" for bar in group.bars) for group in groups)
     head = [
         f"<title>{escape(title)}</title>", f"<desc>{escape(said)}</desc>", f"<style>{STYLE}</style>",
-        f'<rect class="paper" width="{_WIDTH}" height="{y + 8:.0f}"/>', *_legend(),
+        f'<rect class="paper" width="{_WIDTH}" height="{y + 8:.0f}"/>', *_legend(aims=any(bar.goal for bar in known)),
     ]  # fmt: skip
     size = f'width="{_WIDTH}" height="{y + 8:.0f}" viewBox="0 0 {_WIDTH} {y + 8:.0f}"'
     body = "".join([*head, *axis, *parts])
@@ -102,14 +102,17 @@ def _bar(bar: Bar, y: float, at: Scale) -> list[str]:
     return [*parts, text(end + 6, y + 13, bar.told)]
 
 
-def _legend() -> list[str]:
+def _legend(*, aims: bool) -> list[str]:
+    """Say what is drawn; must and goal only where one is."""
     y = 20
-    return [
+    parts = [
         text(8, y, "time of each over regard's; right of 1 regard is faster"),
-        _line("tiles", 420, y - 11, y + 2, 3), text(426, y, "must"),
-        _line("tiles", 470, y - 11, y + 2, 1.5, dashed=True), text(476, y, "goal"),
         f'<path class="tiles" d="M520 {y - 4}h24"/>', text(550, y, "middle half of the rounds"),
     ]  # fmt: skip
+    if aims:
+        parts += [_line("tiles", 420, y - 11, y + 2, 3), text(426, y, "must")]
+        parts += [_line("tiles", 470, y - 11, y + 2, 1.5, dashed=True), text(476, y, "goal")]
+    return parts
 
 
 def _line(kind: str, x: float, top: float, bottom: float, width: float, *, dashed: bool = False) -> str:
