@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 NATIVE := CMakeLists.txt $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inl')
 DOCS := $(shell find docs src \( -name __pycache__ -o -path docs/faults \) -prune -o -type f -print) CONTRIBUTING.md \
-  $(wildcard tests/check_*.py tests/test_check_*.py tests/test_docs_*.py) tests/heavy/test_onnx.py
-ROUNDS ?= 15
+  $(wildcard tests/check_*.py tests/test_check_*.py tests/test_docs_*.py benchmarks/results/*.json) tests/heavy/test_onnx.py
+ROUNDS ?= 11
 CMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" cmake
 
 .PHONY: help run test test-python test-native test-all lint format bench sanitize neon docs clean
@@ -19,8 +19,8 @@ help:
 	@echo "make test-all   the same, and against torch, JAX, transformers, ONNX's runtime and a browser"
 	@echo "make lint       ruff, mypy --strict, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
-	@echo "make bench      timings beside torch, JAX, NumPy and this machine's ceilings (quiet it first)"
-	@echo "                PROBLEMS=pattern takes some of them, ROUNDS=15"
+	@echo "make bench      timings beside torch, JAX, ONNX Runtime, OpenVINO, NumPy and this machine's ceilings, time and"
+	@echo "                memory against length (quiet it first); PROBLEMS=pattern takes some of them, ROUNDS=11"
 	@echo "make sanitize   native tests under Address-, UndefinedBehaviour- and ThreadSanitizer"
 	@echo "make neon       native tests for 64-bit ARM, cross-built and run in an emulator"
 	@echo "make docs       the documentation, into build/docs/index.html, and its examples"
@@ -49,6 +49,10 @@ $(STAMPS)/model: requirements/model.txt | $(BIN)/python
 
 $(STAMPS)/heavy: requirements/heavy.txt requirements/constraints.txt $(STAMPS)/deps
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/heavy.txt -c requirements/constraints.txt
+	@touch $@
+
+$(STAMPS)/bench: requirements/bench.txt requirements/constraints.txt $(STAMPS)/deps
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt -c requirements/constraints.txt
 	@touch $@
 
 $(STAMPS)/docs: requirements/docs.txt $(STAMPS)/deps
@@ -84,8 +88,9 @@ format: $(STAMPS)/deps
 	$(BIN)/ruff format --quiet .
 	$(BIN)/clang-format -i $(filter-out CMakeLists.txt,$(NATIVE)) benchmarks/ceilings.cc
 
-# PROBLEMS=pattern takes those whose names hold it. The result is written after every problem.
-bench: $(STAMPS)/install $(STAMPS)/heavy
+# PROBLEMS=pattern takes those whose names hold it, and leaves out what goes on against length. The result is written
+# after every problem.
+bench: $(STAMPS)/install $(STAMPS)/bench
 	@$(CMAKE) -S . -B build/bench -G Ninja -DREGARD_MODULE=OFF -DREGARD_BENCH=ON >/dev/null
 	@$(CMAKE) --build build/bench --target regard_ceilings
 	$(BIN)/python -m benchmarks run --problems "$(PROBLEMS)" --rounds $(ROUNDS)

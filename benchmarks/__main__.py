@@ -15,60 +15,107 @@ if any(name.startswith("OPENBLAS_") for name in os.environ):
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from threadpoolctl import threadpool_limits
 
-from benchmarks import ceilings, compare, problems, report, results
+from benchmarks import ceilings, compare, expected, growth, problems, report
 from benchmarks.machine import machine
-from benchmarks.race import load, pinned, race
+from benchmarks.race import race
+from regard import bench
 
 ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def progress(console):
     """A bar that is drawn between rounds only: a thread that draws would run beside what is timed."""
     return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rounds"), TimeElapsedColumn(),
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=console, transient=True, auto_refresh=False,
     )  # fmt: skip
 
 
+class Run:
+    """All that is chosen, one after the other; the file is written after each."""
+
+    def __init__(self, options, console):
+        self.options, self.console = options, console
+        self.chosen = problems.load(options.problems) if options.part != "growth" else []
+        whole = not options.problems and options.part != "problems"
+        self.series = {kind: growth.load(kind) if whole else [] for kind in ("growth", "memory")}
+        self.result = {
+            "format": bench.FORMAT, "machine": machine(), "rounds": options.rounds, "ceilings": {}, "problems": {},
+        }  # fmt: skip
+
+    def write(self):
+        bench.write(self.result, self.options.output)
+
+    def announce(self, before):
+        """The machine, what it gives, and how long all of it will take."""
+        say = self.console.print
+        for line in report.machine(self.result["machine"]):
+            say(line)
+        earlier = before or bench.newest(RESULTS)
+        seconds = expected.seconds(self.chosen, self.options.rounds, bench.read(earlier), self.series)
+        say(f"expected to take about {seconds / 60:.0f} min (by {earlier.name})")
+        if why := ceilings.absent():
+            say(f"the loops that measure the machine are {why}")
+        with bench.pinned(1):
+            self.result["ceilings"] = ceilings.measure(self.options.rounds, time.perf_counter_ns)
+        say(report.ceilings(self.result["ceilings"]))
+
+    def race(self):
+        rounds = self.options.rounds
+        with progress(self.console) as bar:
+            task = bar.add_task("", total=rounds * len(self.chosen))
+            for done, problem in enumerate(self.chosen):
+                bar.update(task, description=problem.name, completed=rounds * done, refresh=True)
+                outcome = race(problem, rounds, after_round=lambda: bar.update(task, advance=1, refresh=True))
+                self.result["problems"][problem.name] = outcome
+                self.write()
+                self.console.print(report.problem(problem.name, outcome))
+                for line in report.notes(outcome):
+                    self.console.print(line)
+
+    def grow(self):
+        ways = {"growth": (growth.measure, report.growth), "memory": (growth.measure_memory, report.memory)}
+        with progress(self.console) as bar:
+            for kind, chosen in self.series.items():
+                measure, shown = ways[kind]
+                for series in chosen:
+                    task = bar.add_task(f"{kind}: {series.name}", total=len(series.steps))
+                    found = measure(series, lambda task=task: bar.update(task, advance=1, refresh=True))
+                    self.result.setdefault(kind, {})[series.name] = found
+                    self.write()
+                    self.console.print(shown(series.name, found))
+
+    def end(self, begun):
+        self.result["machine"]["load_after"] = bench.load()
+        self.result["took_s"] = time.perf_counter() - begun
+        self.write()
+        self.console.print(report.summary(self.result))
+        self.console.print(f"written to {self.options.output}, after {self.result['took_s'] / 60:.1f} minutes")
+
+
 def run(options, console):
-    """All chosen problems; the file is written after each. Returns the exit code: 1 if regard itself was refused."""
-    chosen = problems.load(options.problems)
-    result = {"format": results.FORMAT, "machine": machine(), "rounds": options.rounds, "ceilings": {}, "problems": {}}
-    before = results.set_aside(options.output)
-    for line in report.machine(result["machine"]):
-        console.print(line)
-    if why := ceilings.absent():
-        console.print(f"the loops that measure the machine are {why}")
-    with pinned(1), threadpool_limits(1):
-        result["ceilings"] = ceilings.measure(options.rounds, time.perf_counter_ns)
-    console.print(report.ceilings(result["ceilings"]))
-    with progress(console) as bar:
-        task = bar.add_task("", total=options.rounds * len(chosen))
-        for done, problem in enumerate(chosen):
-            bar.update(task, description=problem.name, completed=options.rounds * done, refresh=True)
-            outcome = race(problem, options.rounds, after_round=lambda: bar.update(task, advance=1, refresh=True))
-            result["problems"][problem.name] = outcome
-            results.write(result, options.output)
-            console.print(report.problem(problem.name, outcome))
-            for line in report.notes(outcome):
-                console.print(line)
-    result["machine"]["load_after"] = load()
-    results.write(result, options.output)
-    console.print(report.summary(result))
-    console.print(f"written to {options.output}")
+    """Returns the exit code: 1 if regard itself was refused."""
+    begun = time.perf_counter()
+    all_of_it = Run(options, console)
+    before = bench.set_aside(options.output)
+    all_of_it.announce(before)
+    all_of_it.race()
+    all_of_it.grow()
+    all_of_it.end(begun)
     if before:
         console.print(f"the run before: python -m benchmarks compare {before} {options.output}")
-    return int(any("regard" in outcome.get("refused", {}) for outcome in result["problems"].values()))
+    return int(any("regard" in outcome.get("refused", {}) for outcome in all_of_it.result["problems"].values()))
 
 
 def parsed(arguments):
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Time regard beside others.")
     commands = parser.add_subparsers(dest="command", required=True)
-    runs = commands.add_parser("run", help="time the problems of problems.toml")
+    runs = commands.add_parser("run", help="time the problems of problems.toml, then time and memory against length")
     runs.add_argument("--problems", default="", metavar="PATTERN", help="those whose names hold this; * is anything")
-    runs.add_argument("--rounds", type=int, default=15, help="rounds per problem (default 15)")
+    runs.add_argument("--part", choices=("problems", "growth"), help="one of the parts; a pattern is of problems only")
+    runs.add_argument("--rounds", type=int, default=11, help="rounds per problem (default 11)")
     runs.add_argument("-o", "--output", type=Path, help="JSON file (default build/bench.json, or bench-some.json)")
     compares = commands.add_parser("compare", help="what changed between two runs")
     compares.add_argument("old", type=Path)
@@ -77,7 +124,8 @@ def parsed(arguments):
     if options.command == "run" and options.rounds < 1:
         parser.error(f"--rounds is {options.rounds}; at least 1")
     if options.command == "run" and options.output is None:
-        options.output = ROOT / "build" / ("bench-some.json" if options.problems else "bench.json")
+        some = options.problems or options.part
+        options.output = ROOT / "build" / ("bench-some.json" if some else "bench.json")
     return options
 
 
@@ -87,7 +135,7 @@ def main(arguments=None):
     try:
         if options.command == "run":
             return run(options, console)
-        compare.show(results.read(options.old), results.read(options.new), console)
+        compare.show(bench.read(options.old), bench.read(options.new), console)
     except (ValueError, OSError) as wrong:
         sys.exit(f"benchmarks: {wrong}")
     return 0

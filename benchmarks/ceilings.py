@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 import regard as rg
-from benchmarks.rounds import interleave, spread
 from regard import _runtime
+from regard.bench import interleave, spread
 
 BUILT = Path(__file__).parents[1] / "build" / "bench"
 NAMES = ("libregard_ceilings.so", "libregard_ceilings.dylib", "regard_ceilings.dll")

@@ -63,6 +63,9 @@ class Within:
     must = None
     sign = "≤"
 
+    def against(self, rows):
+        return None
+
     def value(self, rows):
         return rows["regard"]["median_ms"] * 1e3 if "regard" in rows else None
 
@@ -91,8 +94,8 @@ def reached(goals, rows):
         value = goal.value(rows)
         told.append(
             {
-                "what": goal.words(rows), "value": value, "sign": goal.sign, "must": goal.must, "goal": goal.goal,
-                "mark": goal.mark(value),
+                "what": goal.words(rows), "peer": goal.against(rows), "value": value, "sign": goal.sign,
+                "must": goal.must, "goal": goal.goal, "mark": goal.mark(value),
             }
         )  # fmt: skip
     return told

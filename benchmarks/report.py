@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from regard.bench import number
+
 SHOWN = {
     "goal": "[green]goal[/]", "must": "[yellow]must[/]", "missed": "[red]missed[/]", "not yet": "[yellow]not yet[/]",
     "unknown": "[dim]not raced[/]",
 }  # fmt: skip
 QUIET = 0.5
-
-
-def number(value):
-    """Three digits that matter."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def headed(title, first, *columns):
@@ -36,7 +33,8 @@ def problem(name, outcome):
     for contestant, row in outcome["contestants"].items():
         ratio, error = row.get("ratio"), row.get("max_abs_error")
         table.add_row(
-            contestant, number(row["median_ms"]), f"{number(row['low_ms'])} - {number(row['high_ms'])}",
+            contestant + (f" ({row['rounds']} rounds)" if row["stopped"] else ""),
+            number(row["median_ms"]), f"{number(row['low_ms'])} - {number(row['high_ms'])}",
             number(row["gflops"]),
             f"{ratio['median']:.2f} ({ratio['low']:.2f} - {ratio['high']:.2f})" if ratio else "",
             "" if error is None else f"{error:.1e}",
@@ -54,6 +52,34 @@ def notes(outcome):
         yield f"[dim]{name}: {why}[/]"
 
 
+def growth(name, found):
+    """Milliseconds by length, and the exponent below."""
+    cells = {contestant: {n: number(row["median"]) for n, row in rows.items()} for contestant, rows in by(found)}
+    return against_length(f"{name}: milliseconds, one head of {found['size']}", found, cells)
+
+
+def memory(name, found):
+    """MiB by length, and the exponent below."""
+    cells = {contestant: {n: number(row["bytes"] / 2**20) for n, row in rows.items()} for contestant, rows in by(found)}
+    return against_length(f"{name}: MiB beyond the inputs", found, cells)
+
+
+def by(found):
+    return found["contestants"].items()
+
+
+def against_length(title, found, cells):
+    table = headed(title, "length", *cells)
+    for n in sorted({n for column in cells.values() for n in column}):
+        table.add_row(f"{n}", *(column.get(n, "") for column in cells.values()))
+    fits = [found["fits"][name] for name in cells]
+    table.add_section()
+    table.add_row(
+        f"grows as n to the {found['growth']:g}; fitted", *(f"{fit['exponent']:.2f}" if fit else "" for fit in fits)
+    )
+    return table
+
+
 def summary(result):
     table = headed("What was reached", "problem", "against", "", "must", "goal", "")
     for name, outcome in result["problems"].items():
@@ -66,6 +92,8 @@ def summary(result):
 
 def machine(told):
     """The machine in a line or two; the second says that it is not quiet."""
-    yield " · ".join([told["cpu"], f"target {told['target']}", f"NumPy {told['numpy']}", *map(str.strip, told["blas"])])
+    yield " · ".join(
+        [told["date"], told["cpu"], f"target {told['target']}", f"NumPy {told['numpy']}", *map(str.strip, told["blas"])]
+    )
     if told["load_before"] is not None and told["load_before"] > QUIET:
         yield f"[red]this machine is not quiet: load {told['load_before']:.1f}; the numbers mean little[/]"

@@ -1,4 +1,4 @@
-"""Write the README's table of timings from a result of `make bench`; --check fails where they differ."""
+"""Write the README's lines and table on speed from the newest result that is kept; --check fails where they differ."""
 
 from __future__ import annotations
 
@@ -7,38 +7,80 @@ import re
 import sys
 from pathlib import Path
 
-from benchmarks import results
+from regard import bench
 
 ROOT = Path(__file__).parents[1]
-RESULT = ROOT / "benchmarks" / "results" / "0.1.0-avx2.json"
+RESULTS = ROOT / "benchmarks" / "results"
+# Those that say most about different matters; the page of the documentation has all.
+TELLING = (
+    "float32 (1,8,2048,64)", "float32 (1,8,2048,64), causal", "float32 (1,4,8192,64), causal window 256",
+    "decode bfloat16, 65536 keys", "float32 (4,12,128,32)", "float32 (1,1,16,64)",
+)  # fmt: skip
+PACKAGES = {"torch": "torch", "jax": "JAX", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
+
+
+def best(rows):
+    """The fastest that is not ours, or None."""
+    others = [name for name, row in rows.items() if row["outside"]]
+    return min(others, key=lambda name: rows[name]["median_ms"], default=None)
 
 
 def table(result):
-    rows = [
-        "| problem | contestant | median ms (min – max) | time / regard's | largest error |",
-        "|---|---|---|---|---|",
+    lines = [
+        "| problem | regard, ms (middle half) | fastest other, ms | its time / regard's | must | largest error |",
+        "|---|---|---|---|---|---|",
     ]
-    for problem, outcome in result["problems"].items():
-        for name, r in outcome["contestants"].items():
-            error = f"{r['max_abs_error']:.1e}" if "max_abs_error" in r else ""
-            rows.append(
-                f"| {problem} | {name} | {r['median_ms']:.2f} ({r['min_ms']:.2f} – {r['max_ms']:.2f}) "
-                f"| {r['ratio']['median']:.2f} | {error} |"
-            )
-    return "\n".join(rows)
+    for name in TELLING:
+        outcome = result["problems"].get(name, {})
+        rows = outcome.get("contestants", {})
+        if "regard" not in rows or (other := best(rows)) is None:
+            continue
+        own, row = rows["regard"], rows[other]
+        half = f"{bench.number(own['low_ms'])} – {bench.number(own['high_ms'])}"
+        lines.append(
+            f"| {name} | {bench.number(own['median_ms'])} ({half}) | {other}: {bench.number(row['median_ms'])} "
+            f"| {row['ratio']['median']:.2f} | {must(outcome, other)} | {own['max_abs_error']:.1e} |"
+        )
+    return "\n".join(lines)
+
+
+def must(outcome, other):
+    """What the ratio over the fastest other has to be."""
+    told = [g for g in outcome.get("goals", ()) if g["peer"] == other and g["must"] is not None and g["sign"] == "≥"]
+    return "" if not told else f"{told[0]['must']:g}" + (": missed" if told[0]["mark"] == "missed" else "")
 
 
 def machine(result):
     m = result["machine"]
     blas = m["blas"][0].strip()
-    return f"{m['cpu']}, target {m['target']}, NumPy {m['numpy']} with {blas}, load {m['load_before']:.1f}"
+    return f"{m['cpu']}, target {m['target']}, NumPy {m['numpy']} with {blas}, load {m['load_before']:.1f}, {m['date']}"
+
+
+def peers(result):
+    """Who was raced, and how many of the musts are missed."""
+    raced = {name for outcome in result["problems"].values() for name in outcome.get("contestants", {})}
+    there = [
+        f"{shown} {result['machine'][package]}"
+        for package, shown in PACKAGES.items()
+        if result["machine"].get(package) and any(name.split()[0] == shown.split()[0] for name in raced)
+    ]
+    missing = [shown for package, shown in PACKAGES.items() if not any(shown in known for known in there)]
+    goals = [goal for outcome in result["problems"].values() for goal in outcome.get("goals", ())]
+    musts = [goal for goal in goals if goal["must"] is not None and goal["value"] is not None]
+    missed = sum(goal["mark"] == "missed" for goal in musts)
+    told = f"Beside regard ran NumPy{''.join(f', {name}' for name in there)}."
+    told += f" {', '.join(missing)} did not run." if missing else ""
+    return told + (f" Musts that are missed: {missed} of {len(musts)}." if musts else "")
 
 
 def filled(text, result):
-    for name, block in (("machine", machine(result)), ("table", "\n" + table(result) + "\n")):
-        text = re.sub(
+    blocks = {"machine": machine(result), "peers": peers(result), "table": "\n" + table(result) + "\n"}
+    for name, block in blocks.items():
+        text, count = re.subn(
             rf"(<!-- bench:{name} -->).*?(<!-- /bench -->)", lambda m, b=block: m[1] + b + m[2], text, flags=re.S
         )
+        if not count:
+            raise ValueError(f"there is no <!-- bench:{name} --> … <!-- /bench -->")
     return text
 
 
@@ -46,12 +88,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    readme = ROOT / "README.md"
-    old = readme.read_text()
-    new = filled(old, results.read(RESULT))
+    readme, newest = ROOT / "README.md", bench.newest(RESULTS)
+    old = readme.read_text(encoding="utf-8")
+    new = filled(old, bench.read(newest))
     if check and new != old:
-        sys.exit(f"README.md does not show {RESULT.relative_to(ROOT)}: run python -m benchmarks.table")
-    readme.write_text(new)
+        sys.exit(f"README.md does not show {newest.relative_to(ROOT)}: run python -m benchmarks.table")
+    readme.write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -72,5 +72,6 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-_ALONE = ("index", "start", "coming-from", "contract", "masks", "biases", "numerics", "contributing")
+_ALONE = ("index", "start", "coming-from", "contract", "masks", "biases", "numerics", "performance", "roofline",
+          "contributing")  # fmt: skip
 html_sidebars = {page: [] for page in (*_ALONE, "faults/*")}

@@ -16,16 +16,15 @@ from rich.console import Console
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-import regard as rg  # noqa: E402
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import ceilings, compare, goals, problems, race, report, results  # noqa: E402
-from benchmarks.covers import Causal, Lengths, Random, Window  # noqa: E402
-from benchmarks.peers import PEERS, Peer  # noqa: E402
-from benchmarks.rounds import interleave, spread  # noqa: E402
+from benchmarks import ceilings, compare, goals, problems, race, report  # noqa: E402
+from benchmarks.peers import PEERS  # noqa: E402
+from regard import bench  # noqa: E402
 from regard._runtime import num_threads  # noqa: E402
+from regard.bench import Causal, Lengths, Peer, Problem, Random, Window, _peers, _race, interleave, spread  # noqa: E402  # noqa: E402
 
 ALL = problems.load()
-TINY = problems.Problem("tiny", "a test", (1, 2, 20, 8), (1, 2, 20, 8))
+TINY = Problem("tiny", "a test", (1, 2, 20, 8), (1, 2, 20, 8))
 NUMPY = [name for name in PEERS if name.startswith(("NumPy", "regard"))]
 
 
@@ -139,7 +138,7 @@ def test_flops_count_the_kept_pairs():
 def test_regard_and_numpy_answer_every_problem_in_small(problem):
     """Whatever the formulas of covers.py say, spelled out, is what regard's masks and biases are."""
     small = shrunk(problem)
-    line = race.Line(small, {name: PEERS[name] for name in NUMPY})
+    line = bench.Line(small, {name: PEERS[name] for name in NUMPY})
     assert line.refused == {}
     assert {"regard", *(name for name in NUMPY if PEERS[name].can(small))} == line.calls.keys()
 
@@ -191,7 +190,7 @@ def test_a_tiny_race_with_a_made_up_clock():
 
 
 def test_a_problem_that_the_machine_cannot_run_says_so(monkeypatch):
-    monkeypatch.setattr(race, "processors", lambda: 1)
+    monkeypatch.setattr(_race, "processors", lambda: 1)
     assert "needs 2 processors; there are 1" in race.race(replace(TINY, threads=2), 1)["skipped"]
     assert "'nosuch'" in race.race(replace(TINY, target="nosuch"), 1)["skipped"]
 
@@ -199,8 +198,8 @@ def test_a_problem_that_the_machine_cannot_run_says_so(monkeypatch):
 @pytest.mark.parametrize(("name", "threads"), [("regard", 2), ("regard, one thread", 1)])
 def test_threads_are_those_of_the_problem(monkeypatch, name, threads):
     seen = []
-    monkeypatch.setattr(race, "processors", lambda: 2)
-    monkeypatch.setattr(rg, "attention", lambda q, k, v: seen.append(num_threads()))
+    monkeypatch.setattr(_race, "processors", lambda: 2)
+    monkeypatch.setattr(_peers, "attention", lambda q, k, v: seen.append(num_threads()))
     race.race(replace(TINY, threads=2), 1, peers={name: PEERS[name]})
     assert seen == [threads]  # it gives no answer, so it is refused
 
@@ -268,20 +267,26 @@ def test_compare_says_what_else_changed():
 
 def test_a_result_is_written_whole_and_the_run_before_is_kept(tmp_path):
     path = tmp_path / "new" / "bench.json"
-    assert results.set_aside(path) is None
-    results.write(made([1], [2]), path)
-    before = results.set_aside(path)
-    results.write(made([3], [4]), path)
-    assert results.read(before) == made([1], [2])
-    assert results.read(path) == made([3], [4])
+    assert bench.set_aside(path) is None
+    bench.write(made([1], [2]), path)
+    before = bench.set_aside(path)
+    bench.write(made([3], [4]), path)
+    assert bench.read(before) == made([1], [2])
+    assert bench.read(path) == made([3], [4])
     assert sorted(p.name for p in path.parent.iterdir()) == ["bench.before.json", "bench.json"]
 
 
-def test_the_result_of_the_first_version_is_read():
-    result = results.read(ROOT / "benchmarks" / "results" / "0.1.0-avx2.json")
-    assert "float32 (1,8,2048,64), causal" in result["problems"]
-    rows = result["problems"]["float32 (1,8,2048,64)"]["contestants"]
-    assert [name for name, row in rows.items() if not row["outside"]] == ["regard"]
+def test_the_newest_result_is_that_of_the_latest_day(tmp_path):
+    for name, date in (("b", "2026-02-01"), ("a", "2026-11-30"), ("c", "2025-12-31")):
+        bench.write(made([1], [2], date=date), tmp_path / f"{name}.json")
+    (tmp_path / "models.json").write_text('{"machine": {"date": "2027-01-01"}}')
+    assert bench.newest(tmp_path) == tmp_path / "a.json"
+    with pytest.raises(FileNotFoundError, match="holds no result"):
+        bench.newest(tmp_path / "none")
+
+
+def test_the_committed_result_is_read():
+    result = bench.read(bench.newest(ROOT / "benchmarks" / "results"))
     assert set(compare.changes(result, result)) == set(result["problems"])
     assert {change["verdict"] for change in compare.changes(result, result).values()} == {"noise"}
 
@@ -289,7 +294,7 @@ def test_the_result_of_the_first_version_is_read():
 def test_what_is_no_result_is_refused(tmp_path):
     (tmp_path / "x.json").write_text('{"format": 3}')
     with pytest.raises(ValueError, match="no result of `make bench`"):
-        results.read(tmp_path / "x.json")
+        bench.read(tmp_path / "x.json")
     with pytest.raises(SystemExit, match=r"benchmarks: .*no\.json"):
         command.main(["compare", str(tmp_path / "no.json"), str(tmp_path / "x.json")])
 
@@ -309,13 +314,13 @@ def test_a_run_writes_after_every_problem(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "race", killed)
     path = tmp_path / "bench.json"
     with pytest.raises(KeyboardInterrupt):
-        command.main(["run", "--rounds", "1", "-o", str(path)])
-    result = results.read(path)
+        command.main(["run", "--part", "problems", "--rounds", "1", "-o", str(path)])
+    result = bench.read(path)
     assert list(result["problems"]) == ["other"]
     assert result["ceilings"]["loop"]["median"] == 1
     assert {"cpu", "caches", "numpy", "blas", "regard", "target", "commit", "load_before"} <= result["machine"].keys()
     monkeypatch.setattr(problems, "load", lambda pattern: [other])
-    assert command.main(["run", "--rounds", "1", "-o", str(path)]) == 0
+    assert command.main(["run", "--part", "problems", "--rounds", "1", "-o", str(path)]) == 0
     out = capsys.readouterr().out
     assert "best (NumPy textbook)" in out
     assert "compare" in out
@@ -325,5 +330,7 @@ def test_a_run_in_which_regard_is_wrong_fails(tmp_path, monkeypatch):
     monkeypatch.setattr(problems, "load", lambda pattern: [TINY])
     monkeypatch.setattr(ceilings, "measure", lambda rounds, clock: {})
     wrong = {"regard": Costing(Clock(), [1], lambda x: x + 1, outside=False)}
-    monkeypatch.setattr(command, "race", lambda p, n, after_round: race.race(p, n, peers=wrong))
-    assert command.main(["run", "--rounds", "1", "-o", str(tmp_path / "b.json")]) == 1
+    monkeypatch.setattr(
+        command, "race", lambda p, n, after_round: race.race(p, n, peers=wrong, after_round=after_round)
+    )
+    assert command.main(["run", "--part", "problems", "--rounds", "1", "-o", str(tmp_path / "b.json")]) == 1

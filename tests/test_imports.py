@@ -34,7 +34,8 @@ def test_this_test_can_fail():
 def test_public_names():
     public = {name for name in vars(rg) if not name.startswith("_")}
     packages = {
-        "biases", "cli", "layers", "masks", "models", "numerics", "onnx", "positions", "state", "transformers", "viz",
+        "bench", "biases", "cli", "layers", "masks", "models", "numerics", "onnx", "positions", "state", "transformers",
+        "viz",
     }  # seen once imported  # fmt: skip
     assert public - packages == {
         "Alibi", "AlignmentError", "AttentionState", "Aux", "Bias", "Blocks", "Causal", "Chunked", "DTypeError",

@@ -23,7 +23,7 @@ LAYERS = [
     ["layers"],
     ["models"],
     ["onnx", "transformers"],  # bridges
-    ["check", "viz"],
+    ["check", "viz", "bench"],
     ["cli"],
 ]
 # Within check: what a finding is made of comes before what is found, and that before the report.

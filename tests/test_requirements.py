@@ -13,8 +13,9 @@ except ImportError:  # Python 3.10, where pytest needs its forerunner
 ROOT = Path(__file__).parents[1]
 FILES = {
     "build": ["build-system"],
-    "dev": ["dependencies", "cli", "models", "bench", "dev"],
+    "dev": ["dependencies", "cli", "models", "dev"],
     "docs": ["docs"],
+    "bench": ["bench"],
     "heavy": ["torch", "jax", "transformers", "onnx"],
 }
 # Tools that pip would find by itself, and the driver of the browser: nobody who installs regard needs them.

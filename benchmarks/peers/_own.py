@@ -1,4 +1,4 @@
-"""Regard, whole and in part, and the loops that say what the machine gives."""
+"""Regard in other ways, and the loops that say what the machine gives."""
 
 from __future__ import annotations
 
@@ -6,31 +6,13 @@ from dataclasses import replace
 
 import regard as rg
 from benchmarks import ceilings
-from benchmarks.peers._peer import Peer
+from regard.bench import Peer, Regard
 
 
-def call(given, problem):
-    options = {}
-    if problem.mask is not None:
-        options["mask"] = problem.mask.own()
-    if problem.bias is not None:
-        options["bias"] = problem.bias.own()
-    return lambda: rg.attention(*given, **options)
-
-
-class Regard(Peer):
-    name = "regard"
-    outside = False
-
-    def prepare(self, problem, given):
-        return call(given, problem)
-
-
-class Plain(Peer):
+class Plain(Regard):
     """The same arrays without mask and bias."""
 
     name = "regard, plain"
-    outside = False
 
     def why_not(self, problem):
         return "" if problem.mask or problem.bias else "the problem is plain"
@@ -39,18 +21,17 @@ class Plain(Peer):
         return replace(problem, mask=None, bias=None)
 
     def prepare(self, problem, given):
-        return call(given, self.answered(problem))
+        return super().prepare(self.answered(problem), given)
 
 
-class OneThread(Peer):
+class OneThread(Regard):
     name = "regard, one thread"
-    outside = False
 
     def why_not(self, problem):
         return "" if problem.threads > 1 else "the problem has one thread"
 
     def prepare(self, problem, given):
-        inner = call(given, problem)
+        inner = super().prepare(problem, given)
 
         def alone():
             with rg.config(num_threads=1):
@@ -94,4 +75,4 @@ class Read(Ceiling):
         return lambda: read(buffer.ctypes.data, buffer.size)
 
 
-OWN = (Regard(), Plain(), OneThread(), Fma(), Read())
+OWN = (Plain(), OneThread(), Fma(), Read())

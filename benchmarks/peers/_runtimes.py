@@ -6,16 +6,15 @@ import os
 
 import numpy as np
 
-from benchmarks.covers import Causal, Window
-from benchmarks.peers._peer import Peer
+from regard.bench import Causal, Peer, Window
 
 
 def added(problem):
     """Mask and bias as one array over the scores: bool, or float with minus infinity; None if the problem is plain."""
-    mask = None if problem.mask is None else np.array(problem.mask.dense(*problem.lengths))[None, None]
+    mask = None if problem.mask is None else problem.spelled_out(problem.mask)[None, None]
     if problem.bias is None:
         return mask
-    bias = problem.bias.dense(*problem.lengths)[None]
+    bias = problem.spelled_out(problem.bias)[None]
     return bias if mask is None else np.where(mask, bias, np.float32(-np.inf))
 
 
@@ -42,9 +41,9 @@ class Jax(Peer):
         elif isinstance(problem.mask, Window):
             options["local_window_size"] = (problem.mask.size - 1, 0)
         elif problem.mask is not None:
-            options["mask"] = jnp.asarray(problem.mask.dense(*problem.lengths))[None, None]
+            options["mask"] = jnp.asarray(problem.spelled_out(problem.mask))[None, None]
         if problem.bias is not None:
-            options["bias"] = jnp.asarray(problem.bias.dense(*problem.lengths))[None]
+            options["bias"] = jnp.asarray(problem.spelled_out(problem.bias))[None]
         compiled = jax.jit(lambda q, k, v: jax.nn.dot_product_attention(q, k, v, **options))
         q, k, v = (jnp.asarray(np.ascontiguousarray(x.swapaxes(1, 2))) for x in given)
         return lambda: compiled(q, k, v).block_until_ready()

@@ -20,7 +20,9 @@ from sphinx.util.docutils import SphinxDirective
 import regard
 
 # A page is built anew when any of these has changed.
-_SOURCES = sorted([*Path(figures.__file__).parent.glob("*.py"), *Path(regard.__file__).parent.rglob("*.py")])
+_FIGURES = Path(figures.__file__).parent
+_MEASURED = (_FIGURES.parents[1] / "benchmarks" / "results").glob("*.json")
+_SOURCES = sorted([*_FIGURES.glob("*.py"), *Path(regard.__file__).parent.rglob("*.py"), *_MEASURED])
 
 
 class _Computed(SphinxDirective):

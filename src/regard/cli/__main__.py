@@ -9,8 +9,11 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from regard._errors import RegardError, UnsupportedError
+from regard._errors import RegardError
 from regard.cli._printable import printable
+
+# What the extra cli brings; some of it is imported by one command only.
+_NEEDED = ("typer", "rich", "threadpoolctl")
 
 
 def main() -> None:
@@ -25,6 +28,10 @@ def main() -> None:
             _app()(prog_name="regard")
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
+    except ModuleNotFoundError as error:
+        if error.name not in _NEEDED:
+            raise
+        _fail(f"the command needs {error.name}; run `pip install 'regard[cli]'`")
     except RegardError as error:
         _fail(str(error))
     except KeyboardInterrupt:
@@ -37,12 +44,8 @@ def main() -> None:
 
 
 def _app() -> Callable[..., None]:
-    try:
-        from regard.cli._app import app
-    except ModuleNotFoundError as error:
-        if error.name not in ("typer", "rich"):
-            raise
-        raise UnsupportedError(f"the command needs {error.name}; run `pip install 'regard[cli]'`") from None
+    from regard.cli._app import app
+
     return app
 
 

@@ -28,7 +28,7 @@ class _TextCommand(TyperCommand):
 
 
 app = typer.Typer(
-    help="Exact attention on the CPU: see it, plan it, and see what computes it.",
+    help="Exact attention on the CPU: see it, plan it, time it, and see what computes it.",
     epilog="Exit codes: 0 done; 1 a check failed, or the reader of stdout went away; 2 an error, told on "
     "stderr. REGARD_NUM_THREADS and REGARD_TARGET set threads and instruction set for all commands.",
     add_completion=False,
@@ -235,6 +235,38 @@ def check(
         target, declared, tuple(expected or ()), timeout, as_json, junit, replay, output, printed, list_names, explain
     )
     raise typer.Exit(answer(asked))
+
+
+@app.command()
+def bench(
+    threads: Annotated[
+        int, typer.Option(help="Threads of regard and of every other, pinned to as many processors.")
+    ] = 1,
+    rounds: Annotated[
+        int, typer.Option(help="How often each is timed, all in turn; a slow one less often, three times at least.")
+    ] = 7,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write all that was measured, with the machine described.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios into a picture.")] = None,
+) -> None:
+    """Time attention on this machine, in under a minute.
+
+    Five problems: every key seen, causal, a window, one token with shared
+    heads, and next to no work. Beside regard run NumPy's textbook form, and
+    torch where it is installed: in turn, on random numbers, each held to the
+    exact answer before it is timed.
+
+    Exit codes: 0 done; 1 regard's own answer was wrong; 2 an error. For
+    example:
+
+    regard bench
+
+    regard bench --threads 2 --json bench.json --svg bench.svg
+    """
+    from ._bench import BenchRequest, show_bench  # loads what other commands do without
+
+    raise typer.Exit(0 if show_bench(BenchRequest(threads, rounds, json, svg)) else 1)
 
 
 @app.command()

@@ -17,7 +17,7 @@ _NARROWEST = 440  # room for the legend
 _GAPS_FROM = 5  # smaller cells would be all gap
 _LETTER, _DIGIT = 7.3, 7  # widths, of the title's font and of the other
 _SHADES = (("empty", EMPTY), ("partial", PARTIAL), ("full", FULL))
-_STYLE = """
+STYLE = """
 .regard-picture text { font: 12px system-ui, sans-serif; fill: #59636e }
 .regard-picture .mask { font: 600 12px ui-monospace, monospace; fill: #1f2328 }
 .regard-picture .paper { fill: #ffffff }
@@ -49,9 +49,9 @@ def render(picture: Grid) -> str:
     parts = [
         f"<title>{escape(picture.title())}</title>",
         f"<desc>{escape(f'{picture.share()}; {picture.tally()}')}</desc>",
-        f"<style>{_STYLE}</style>",
+        f"<style>{STYLE}</style>",
         f'<rect class="paper" width="{width:g}" height="{height:g}"/>',
-        _text(16, 24, _clipped(repr(picture.mask), width - 32), "mask"),
+        text(16, 24, _clipped(repr(picture.mask), width - 32), "mask"),
         *(_path(name, _boxes(shades == shade, x, y)) for name, shade in _SHADES),
         *_lines(picture, shades, x, y),
         *_axes(picture, x, y),
@@ -116,13 +116,13 @@ def _axes(picture: Grid, x: Array, y: Array) -> list[str]:
     """Write numbers of keys and queries at round places: at the middle of a pair, or where a tile begins."""
     queries, keys = picture.geometry.queries, picture.geometry.keys
     middle = 0.5 if picture.pairs else 0
-    parts = [_text(x[0], y[0] - 26, "keys →"), _text(x[0] - 10, y[0] - 26, "queries ↓", anchor="end")]
+    parts = [text(x[0], y[0] - 26, "keys →"), text(x[0] - 10, y[0] - 26, "queries ↓", anchor="end")]
     for j in _ticks(keys, x[-1] - x[0], room=_DIGIT * len(str(keys)) + 14):
         at = x[0] + (j + middle) * (x[-1] - x[0]) / keys
-        parts.append(_text(at, y[0] - 8, str(j), anchor="middle"))
+        parts.append(text(at, y[0] - 8, str(j), anchor="middle"))
     for i in _ticks(queries, y[-1] - y[0], room=16):
         at = y[0] + (i + middle) * (y[-1] - y[0]) / queries
-        parts.append(_text(x[0] - 10, at + (4 if picture.pairs else 9), str(i), anchor="end"))
+        parts.append(text(x[0] - 10, at + (4 if picture.pairs else 9), str(i), anchor="end"))
     return parts
 
 
@@ -144,10 +144,10 @@ def _legend(picture: Grid, y: float) -> list[str]:
         parts.append(f'<rect class="{name}" x="{x:g}" y="{y - 10:g}" width="12" height="12"/>')
         if name == "partial" and not picture.pairs:
             parts.append(_path("marks", f"M{x:g} {y + 2:g}l12 -12"))
-        parts.append(_text(x + 18, y, label))
+        parts.append(text(x + 18, y, label))
         x += 18 + _DIGIT * len(label) + 18
     what = picture.tally() if picture.pairs else f"tiles of {rows} x {keys}, {picture.scale()}"
-    return [*parts, _text(16, y + 20, picture.sizes()), _text(16, y + 40, f"{picture.share()}; {what}")]
+    return [*parts, text(16, y + 20, picture.sizes()), text(16, y + 40, f"{picture.share()}; {what}")]
 
 
 def _clipped(text: str, width: float) -> str:
@@ -159,6 +159,6 @@ def _path(name: str, data: str) -> str:
     return f'<path class="{name}" d="{data}"/>' if data else ""
 
 
-def _text(x: float, y: float, text: str, name: str = "", anchor: str = "start") -> str:
+def text(x: float, y: float, text: str, name: str = "", anchor: str = "start") -> str:
     kind = f' class="{name}"' if name else ""
     return f'<text{kind} x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>'

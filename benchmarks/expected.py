@@ -1,0 +1,49 @@
+"""How long a run will take: from an earlier one, and where that has nothing to say, from the operations."""
+
+from __future__ import annotations
+
+from benchmarks import growth
+from benchmarks.race import PATIENCE_S
+
+# Of all contestants on the average, in operations per second: a guess for what no earlier run tells.
+RATE = 2e10
+# Seconds of a process of its own for a peak of memory, torch's imports among them.
+PROCESS_S = 4.0
+COMPILE_S = 8.0
+
+
+def of_problem(problem, rounds, outcome):
+    """Seconds of one problem; `outcome` is that of an earlier run, or None."""
+    rows = (outcome or {}).get("contestants", {})
+    calls = dict.fromkeys(("regard", *problem.peers), problem.flops / RATE)
+    calls |= {name: row["median_ms"] / 1e3 for name, row in rows.items()}
+    turns = rounds + 2  # the first call, and the round that is not counted
+    return sum(min(turns * s * problem.repeat, max(PATIENCE_S, 5 * s)) for s in calls.values()) + of_answer(problem)
+
+
+def of_answer(problem):
+    """Seconds of the exact answer, which is in float64."""
+    return len(problem.looked_at) / problem.lengths[0] * problem.flops / 1e10
+
+
+def of_series(series):
+    seconds = 0.0
+    for length in series.steps:
+        for name in series.entrants(length):
+            seconds += COMPILE_S if "compiled" in name else 0
+            call = series.problem(length).flops / 5e10
+            seconds += call if call > growth.ONCE_S else min((growth.ROUNDS + 2) * call, growth.PATIENCE_S + 4 * call)
+    return seconds
+
+
+def of_memory(series):
+    calls = [series.problem(n).flops / 5e10 + PROCESS_S for n in series.steps for _ in series.entrants(n)]
+    return sum(calls)
+
+
+def seconds(chosen, rounds, earlier, parts):
+    """Seconds of the problems and of the series that are chosen."""
+    known = (earlier or {}).get("problems", {})
+    whole = sum(of_problem(problem, rounds, known.get(problem.name)) for problem in chosen)
+    whole += sum(map(of_series, parts["growth"]))
+    return whole + sum(map(of_memory, parts["memory"]))

@@ -1,0 +1,147 @@
+"""Time and memory against length, and the exponents that fit: the entries `growth` and `memory` of problems.toml."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.covers import as_mask
+from benchmarks.peers import PEERS
+from benchmarks.problems import read
+from regard import bench
+from regard.bench import Problem, interleave, pinned, spread
+
+ROOT = Path(__file__).parents[1]
+# At this length a call is its overhead.
+SHORTEST = 16
+ROUNDS, PATIENCE_S = 5, 10.0
+# A first call of more seconds is the measure: a warm-up matters little there, and a second would take minutes.
+ONCE_S = 5.0
+# Times of so many overheads, and memory of so many bytes beyond that of the shortest call, are told from them.
+FAR, FAR_BYTES = 20, 1 << 20
+KEYS = {"name", "reason", "size", "lengths", "mask", "growth", "from", "peers"}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One problem at many lengths. `peers` says up to which each is asked; `growth` is the exponent of the formula."""
+
+    name: str
+    reason: str
+    size: int
+    lengths: tuple[int, ...]
+    growth: float
+    peers: dict[str, int]
+    mask: object = None
+    start: int = 0
+
+    def problem(self, length):
+        shape = 1, 1, length, self.size
+        mask = as_mask(self.mask, length, length)
+        return Problem(f"{self.name}, {length}", self.reason, shape, shape, mask=mask, checked=64)
+
+    def entrants(self, length):
+        return {"regard": PEERS["regard"]} | {n: PEERS[n] for n, longest in self.peers.items() if length <= longest}
+
+    @property
+    def steps(self):
+        return SHORTEST, *self.lengths
+
+
+def as_series(entry):
+    """A Series of an entry of problems.toml; refuses what it does not know."""
+    name = entry.get("name", "a series without a name")
+    if unknown := entry.keys() - KEYS:
+        raise ValueError(f"{name}: {', '.join(sorted(unknown))} unknown; an entry has {', '.join(sorted(KEYS))}")
+    if missing := KEYS - {"mask", "from"} - entry.keys():
+        raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
+    return Series(
+        name, entry["reason"], entry["size"], tuple(entry["lengths"]), entry["growth"], dict(entry["peers"]),
+        entry.get("mask"), entry.get("from", 0),
+    )  # fmt: skip
+
+
+def load(kind):
+    """The entries `growth` or `memory`."""
+    return [as_series(entry) for entry in read()[kind]]
+
+
+def fit(values, least, start=0):
+    """The exponent of a power of the length: least squares of the logarithms, where a value is at least `least`.
+
+    None with fewer than three lengths.
+    """
+    used = {n: value for n, value in values.items() if n >= start and value >= least}
+    if len(used) < 3:
+        return None
+    slope = np.polyfit(np.log(list(used)), np.log(list(used.values())), 1)[0]
+    return {"exponent": float(slope), "from": min(used), "to": max(used), "lengths": len(used)}
+
+
+def time_at(series, length, peers=None, clock=time.perf_counter_ns):
+    """Times of each contestant at one length."""
+    line = bench.Line(series.problem(length), series.entrants(length) if peers is None else peers, clock)
+    rows = {name: {**spread([ms]), "rounds": 1} for name, ms in line.first_ms.items()}
+    quick = {name: call for name, call in line.calls.items() if line.first_ms[name] < ONCE_S * 1e3}
+    longest = max((line.first_ms[name] for name in quick), default=0)
+    repeat = max(1, min(100, int(5 / max(longest, 1e-3))))
+    for name, times in interleave(quick, ROUNDS, clock, repeat=repeat, patience_s=PATIENCE_S).items():
+        rows[name] = {**spread(times), "rounds": len(times)}
+    return rows, line.refused | line.absent
+
+
+def measure(series, after_length=lambda: None, at=time_at):
+    """Milliseconds by contestant and length, ready for the file, with the exponents that fit."""
+    found, missing = {}, {}
+    with pinned(1):
+        for length in series.steps:
+            rows, gone = at(series, length)
+            missing |= gone
+            for name, row in rows.items():
+                found.setdefault(name, {})[length] = row
+            after_length()
+    fits = {}
+    for name, rows in found.items():
+        medians = {n: row["median"] for n, row in rows.items()}
+        fits[name] = fit(medians, FAR * medians.get(SHORTEST, math.inf), series.start)
+    return told(series, found, missing, fits)
+
+
+def measure_memory(series, after_length=lambda: None):
+    """Bytes by contestant and length, each in a process of its own, with the exponents that fit."""
+    found, missing = {}, {}
+    for length in series.steps:
+        for name, peer in series.entrants(length).items():
+            if why := peer.absent() or peer.why_not(series.problem(length)):
+                missing[name] = why
+                continue
+            found.setdefault(name, {})[length] = {"bytes": peak_of(series.name, name, length)}
+        after_length()
+    fits = {}
+    for name, rows in found.items():
+        beyond = {n: row["bytes"] - rows[SHORTEST]["bytes"] for n, row in rows.items()}
+        fits[name] = fit(beyond, FAR_BYTES, series.start)
+    return told(series, found, missing, fits)
+
+
+def peak_of(series, peer, length):
+    """Ask a new process (memory.py)."""
+    command = [sys.executable, "-m", "benchmarks.memory", series, peer, str(length)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{peer} at {length} of {series}: {done.stderr.strip().splitlines()[-1:]}")
+    return int(done.stdout)
+
+
+def told(series, found, missing, fits):
+    return {
+        "reason": series.reason, "size": series.size, "growth": series.growth, "contestants": found, "fits": fits,
+        "absent": missing,
+    }  # fmt: skip

@@ -1,0 +1,121 @@
+"""Counted work against measured ceilings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from regard import bench
+
+from ._bench import NOT_THERE, kind, raced, result
+from ._chart import Axes, decades
+from ._draw import Picture, Table, percent
+
+
+@dataclass
+class Workload:
+    """A problem, what it must do, what the machine gives, and how long regard took."""
+
+    number: int
+    name: str
+    work: bench.Work
+    rates: bench.Rates
+    took_ms: float
+
+    @property
+    def share(self) -> float:
+        """How much of the ceiling was reached."""
+        return self.work.least_ms(self.rates) / self.took_ms
+
+    @property
+    def intensity(self) -> float:
+        """Operations per byte."""
+        return self.work.flops / self.work.bytes
+
+    @property
+    def reached(self) -> float:
+        """GFLOP/s."""
+        return self.work.flops / self.took_ms / 1e6
+
+
+def _workloads() -> Iterator[Workload]:
+    """Problems of one thread with enough work that a ceiling means something."""
+    found = result()
+    number = 0
+    for name, outcome in raced():
+        row = outcome["contestants"].get("regard")
+        if row is None or "work" not in outcome or kind(outcome) == "threads":
+            continue
+        work = bench.Work(**outcome["work"])
+        target = outcome["problem"]["target"] or found["machine"]["target"]
+        rates = bench.Rates.of(found["ceilings"], target, work.bytes)
+        if rates is not None:
+            number += 1
+            yield Workload(number, name, work, rates, row["median_ms"])
+
+
+def ceilings() -> Table:
+    """Show what the machine gives, measured in the same run."""
+    rows = [
+        [name, row["unit"], bench.number(row["median"]), f"{bench.number(row['min'])} – {bench.number(row['max'])}"]
+        for name, row in result().get("ceilings", {}).items()
+    ]
+    return Table(["loop", "unit", "median", "smallest – largest"], rows or [[NOT_THERE, "", "", ""]])
+
+
+def counted() -> Table:
+    """Work of each problem, the least time for it, what that is made of, and the share that was reached."""
+    rows = []
+    for load in _workloads():
+        at = load.work.at(load.rates)
+        rows.append(
+            [
+                f"{load.number}. {load.name}", f"{load.work.flops / 1e9:.3g}", f"{load.work.exps / 1e6:.3g}",
+                f"{load.work.bytes / 1e6:.3g}", f"{bench.number(at['products'])} + {bench.number(at['exp'])}",
+                bench.number(at["reading"]), load.work.bound(load.rates), bench.number(load.took_ms),
+                percent(load.share, 0),
+            ]
+        )  # fmt: skip
+    head = ["problem", "GFLOP", "million exp", "MB", "ms of products + exp", "ms of reading", "bound by", "took, ms",
+            "share"]  # fmt: skip
+    return Table(head, rows or [[NOT_THERE, *[""] * (len(head) - 1)]])
+
+
+def roof() -> Picture:
+    """Draw operations per second over operations per byte, under the roof."""
+    loads = list(_workloads())
+    said = ", ".join(f"{load.number} {load.name}: {percent(load.share, 0)}" for load in loads)
+    picture = Picture(680, 350, f"Problems under the ceilings of products and of reading: {said or NOT_THERE}.")
+    if not loads:
+        picture.text(340, 170, NOT_THERE)
+        return picture
+    top = max(load.rates.products for load in loads)
+    slowest = min(load.rates.reading for load in loads)
+    xs, ys = [load.intensity for load in loads], [load.reached for load in loads]
+    axes = Axes((min(*xs, top / slowest) / 2, max(*xs, top / slowest) * 2), decades([*ys, top]))
+    axes.draw(picture, "operations per byte of query, key, value and output", "GFLOP/s", bench.number)
+    bend = top / slowest
+    picture.path([axes.at(x, min(top, slowest * x)) for x in (axes.x[0], bend, axes.x[1])], "first")
+    right = axes.at(axes.x[1], axes.y[1])[0]
+    told = f"the roof: reading at {bench.number(slowest)} GB/s, then products at {bench.number(top)} GFLOP/s"
+    picture.text(right, 14, told, "end", "small")
+    for power in range(math.ceil(math.log10(axes.x[0])), math.floor(math.log10(axes.x[1])) + 1):
+        x, y = axes.at(10.0**power, axes.y[0])
+        picture.line(x, y, x, y + 4)
+        picture.text(x, y + 18, f"{10.0**power:g}", kind="small")
+    for load in loads:
+        x, y = axes.at(load.intensity, load.reached)
+        picture.rect(x - 3, y - 3, 6, 6, "second", f"{load.name}: {bench.number(load.reached)} GFLOP/s")
+    _numbers(picture, [(axes.at(load.intensity, load.reached), str(load.number)) for load in loads])
+    return picture
+
+
+def _numbers(picture: Picture, points: list[tuple[tuple[float, float], str]]) -> None:
+    """Write the number of each point to its right, those of near points in one line."""
+    left = sorted(points)
+    while left:
+        (x, y), first = left.pop(0)
+        near = [point for point in left if abs(point[0][0] - x) < 14 and abs(point[0][1] - y) < 9]
+        left = [point for point in left if point not in near]
+        picture.text(x + 7, y + 4, ", ".join([first, *(number for _, number in near)]), "start", "small")

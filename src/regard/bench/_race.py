@@ -1,0 +1,140 @@
+"""One problem: every contestant is held to the exact answer, then all are timed in turn."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from regard import _runtime
+from regard._errors import UnsupportedError
+from regard._types import Array
+
+from ._judge import WrongAnswerError, error
+from ._peers import Call, Peer
+from ._problem import Problem
+from ._rounds import interleave, spread
+from ._work import work
+
+Clock = Callable[[], int]
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def load() -> float | None:
+    """Give the system's average of processes that want to run, over a minute; None where it has none."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+
+@contextmanager
+def pinned(threads: int) -> Iterator[None]:
+    """So many threads of every library, on the last so many of this process' processors."""
+    with threadpool_limits(threads), _runtime.config(num_threads=threads):
+        if not hasattr(os, "sched_setaffinity"):
+            yield
+            return
+        allowed = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, sorted(allowed)[-threads:])
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, allowed)
+
+
+class Line:
+    """Who starts: calls of those that are right, and why the others are not there.
+
+    The first call of each is timed, and its answer is what is looked at.
+    """
+
+    def __init__(self, problem: Problem, peers: Mapping[str, Peer], clock: Clock = time.perf_counter_ns) -> None:
+        self.problem, self.given, self.clock = problem, problem.draw(), clock
+        self.calls: dict[str, Call] = {}
+        self.first_ms: dict[str, float] = {}
+        self.errors: dict[str, dict[str, float]] = {}
+        self.absent: dict[str, str] = {}
+        self.refused: dict[str, str] = {}
+        self.outside = {name: peer.outside for name, peer in peers.items()}
+        self._exact: dict[Any, Array] = {}
+        for name, peer in peers.items():
+            if why := peer.absent() or peer.why_not(problem):
+                self.absent[name] = why
+                continue
+            try:
+                self._admit(name, peer)
+            except WrongAnswerError as wrong:
+                self.refused[name] = str(wrong)
+            except Exception as failed:  # another library's, whatever it is, must not end the run
+                first = next(iter(str(failed).splitlines()), "")
+                self.refused[name] = f"{type(failed).__name__}: {first}"
+
+    def _admit(self, name: str, peer: Peer) -> None:
+        call = peer.prepare(self.problem, self.given)
+        start = self.clock()
+        answer = call()
+        took = (self.clock() - start) / 1e6
+        asked = peer.answered(self.problem)
+        self.errors[name] = {} if asked is None else error(peer.array(answer), self.exact(asked), asked)
+        self.calls[name], self.first_ms[name] = call, took
+
+    def exact(self, problem: Problem) -> Array:
+        """Compute the exact answer, once."""
+        cover = problem.mask, problem.bias
+        if cover not in self._exact:
+            self._exact[cover] = problem.exact(self.given)
+        return self._exact[cover]
+
+    def rows(self, times: Mapping[str, list[float]], rounds: int) -> dict[str, dict[str, Any]]:
+        """Tell what is known of each contestant; ratios are of rounds that it has in common with regard."""
+        base = np.array(times.get("regard", ()))
+        rows: dict[str, dict[str, Any]] = {}
+        for name, own in times.items():
+            told = spread(own)
+            row: dict[str, Any] = {"outside": self.outside[name], "rounds": len(own), "stopped": len(own) < rounds}
+            row |= {f"{key}_ms": value for key, value in told.items()}
+            row["gflops"] = self.problem.flops / told["median"] / 1e6
+            if both := min(len(own), len(base)):
+                row["ratio"] = spread(np.array(own[:both]) / base[:both])
+            rows[name] = row | self.errors[name] | {"times_ms": own}
+        return rows
+
+
+def race(
+    problem: Problem,
+    rounds: int,
+    peers: Mapping[str, Peer],
+    *,
+    clock: Clock = time.perf_counter_ns,
+    patience_s: float = math.inf,
+    after_round: Callable[[], object] | None = None,
+) -> dict[str, Any]:
+    """Outcome of a problem, ready for the file.
+
+    A contestant whose calls took more than `patience_s` seconds in all is not timed in further rounds.
+    """
+    begun = time.perf_counter()
+    outcome = {"reason": problem.reason, "problem": problem.facts, "load_before": load(), "contestants": {}}
+    if problem.threads > processors():
+        return outcome | {"skipped": f"it needs {problem.threads} processors; there are {processors()}"}
+    try:
+        with pinned(problem.threads), _runtime.config(target=problem.target):
+            line = Line(problem, peers, clock)
+            times = interleave(
+                line.calls, rounds, clock, repeat=problem.repeat, patience_s=patience_s, after_round=after_round
+            )
+            counted = work(problem, line.given)
+    except UnsupportedError as refused:  # a target that this machine lacks
+        return outcome | {"skipped": str(refused)}
+    return outcome | {
+        "work": counted.facts, "contestants": line.rows(times, rounds), "absent": line.absent, "refused": line.refused,
+        "load_after": load(), "took_s": time.perf_counter() - begun,
+    }  # fmt: skip

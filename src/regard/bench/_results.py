@@ -1,0 +1,60 @@
+"""The file of a run: what is measured, written after every problem."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+FORMAT = 2
+
+
+def write(result: dict[str, Any], path: Path) -> None:
+    """Whole or not at all, so that a run that is killed leaves what it had."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".part")
+    beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    os.replace(beside, path)
+
+
+def set_aside(path: Path) -> Path | None:
+    """Keep the run before under a name of its own, to compare with; return that name, or None if there is none."""
+    if not path.exists():
+        return None
+    before = path.with_name(f"{path.stem}.before{path.suffix}")
+    os.replace(path, before)
+    return before
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read what `write` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the file is no result, or one of another version.
+    """
+    result = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(result, dict) or result.get("format") != FORMAT:
+        raise ValueError(f"{path} is no result of `make bench` or `regard bench` that this version reads")
+    return result
+
+
+def newest(folder: Path) -> Path:
+    """Find the result of the latest day in a folder; files that are none are passed over.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder has no result.
+    """
+    dated = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            dated[path] = read(path)["machine"].get("date", "")
+        except ValueError:
+            continue
+    if not dated:
+        raise FileNotFoundError(f"{folder} holds no result of `make bench`")
+    return max(dated, key=lambda path: dated[path])

@@ -1,0 +1,82 @@
+"""What a call must do at least, counted, and how long this machine's ceilings say that takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from regard._attention.forward import plan
+
+from ._problem import DTYPES, Given, Problem
+
+# What may bound a call, in the order in which they are told.
+WAYS = ("products", "exp", "reading")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What the machine gives at most: GFLOP/s, billions of exp per second, GB/s."""
+
+    products: float
+    exp: float
+    reading: float
+
+    @classmethod
+    def of(cls, ceilings: Mapping[str, Any], target: str, size: int) -> Rates | None:
+        """Take the loops of a target, and the reading of the smallest buffer that is no smaller than `size` bytes.
+
+        None where the loops were not run.
+        """
+        buffers = {int(name.split()[1]) << 20: row for name, row in ceilings.items() if name.startswith("reading ")}
+        names = f"FMA in registers, {target}", f"exp, {target}"
+        if not buffers or not all(name in ceilings for name in names):
+            return None
+        reading = buffers[min((b for b in buffers if b >= size), default=max(buffers))]
+        products, exp = (ceilings[name]["median"] for name in names)
+        return cls(products, exp, reading["median"])
+
+
+@dataclass(frozen=True)
+class Work:
+    """Operations of both products and exps over the tiles that are visited; bytes of q, k, v and the output, once."""
+
+    flops: int
+    exps: int
+    bytes: int
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """Give them by name."""
+        return asdict(self)
+
+    def at(self, rates: Rates) -> dict[str, float]:
+        """Milliseconds of each kind of work at the ceilings."""
+        amounts = (self.flops, rates.products), (self.exps, rates.exp), (self.bytes, rates.reading)
+        return {way: amount / rate / 1e6 for way, (amount, rate) in zip(WAYS, amounts, strict=True)}
+
+    def least_ms(self, rates: Rates) -> float:
+        """Least time: products and exps share the same units, so their times add; reading may go on beside them."""
+        at = self.at(rates)
+        return max(at["products"] + at["exp"], at["reading"])
+
+    def bound(self, rates: Rates) -> str:
+        """Which of them the least time is made of most."""
+        at = self.at(rates)
+        if at["reading"] >= at["products"] + at["exp"]:
+            return "reading"
+        return max(("products", "exp"), key=at.__getitem__)
+
+
+def work(problem: Problem, given: Given) -> Work:
+    """Count the work of regard's call, from the tiles that its plan visits."""
+    options = {"mask": problem.mask, "bias": problem.bias}
+    own = {name: cover.own() for name, cover in options.items() if cover is not None}
+    tiles = plan(*given, **own).tiles
+    assert tiles is not None  # a plan that a user asks for has counted
+    share = tiles.visited / max(1, tiles.visited + tiles.skipped)
+    pairs = share * problem.query[0] * problem.query[1] * math.prod(problem.lengths)
+    size = DTYPES[problem.dtype].itemsize
+    moved = 2 * math.prod(problem.query) * size + problem.bytes_of_kv
+    return Work(round(4 * pairs * problem.query[3]), round(pairs), moved)

@@ -1,0 +1,167 @@
+"""regard bench: what it prints and writes, with tiny problems; what it refuses in one line. No time is asserted."""
+
+import json
+import os
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import regard
+from regard import bench
+from regard.bench import _race, _short
+from regard.cli.__main__ import main
+
+
+def tiny(problem):
+    """The same problem with a few keys."""
+    lengths = [min(n, 40) for n in problem.lengths]
+    query, key = ((1, min(s[1], 4), n, 8) for s, n in zip((problem.query, problem.key), lengths, strict=True))
+    key = (1, max(1, query[1] * problem.key[1] // problem.query[1]), *key[2:])
+    mask = problem.mask and type(problem.mask)(*((7,) if isinstance(problem.mask, bench.Window) else ()))
+    return replace(problem, query=query, key=key, mask=mask, repeat=1, checked=0)
+
+
+TINY = tuple(map(tiny, bench.PROBLEMS))
+
+
+@pytest.fixture
+def command(capsys, monkeypatch, tmp_path):
+    """Run the command on tiny problems in an empty directory; return exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(_short.short, "__kwdefaults__", {**_short.short.__kwdefaults__, "problems": TINY})
+    monkeypatch.setattr(_short, "_ceilings", lambda rounds: {name: ceiling(name) for name in UNITS})
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["regard", "bench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        out, err = capsys.readouterr()
+        return exit_.value.code or 0, out, err
+
+    return run
+
+
+UNITS = {_short.MATMUL: "GFLOP/s", _short.READING: "GB/s"}
+
+
+def ceiling(name):
+    return {"unit": UNITS[name], **bench.spread([50.0])}
+
+
+def absent(monkeypatch, module):
+    """As if a module were not installed."""
+    real = bench.Peer.absent
+    monkeypatch.setattr(
+        bench.Peer, "absent", lambda peer: f"not installed: {module}" if module in peer.needs else real(peer)
+    )
+
+
+def test_the_table(command, monkeypatch):
+    absent(monkeypatch, "torch")
+    code, out, err = command("--rounds", "2")
+    assert (code, err) == (0, "")
+    for problem in TINY:
+        head = out.partition(f"\n{problem.name}")[2].splitlines()
+        assert head[1].split() == ["ms", "middle", "half", "/", "regard", "share", "error"]
+        assert [line.split()[0] for line in head[2:4]] == ["regard", "NumPy"]
+        assert " 1.00 " in head[2]
+    for part in ("NumPy matmul 1024: 50 GFLOP/s", "NumPy reading 64 MiB: 50 GB/s", "1 thread of",
+                 "not installed: torch: it would be timed too"):  # fmt: skip
+        assert part in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_files(command, monkeypatch):
+    absent(monkeypatch, "torch")
+    code, out, err = command("--rounds", "3", "--json", "b.json", "--svg", "b.svg")
+    assert (code, err) == (0, "")
+    assert "written to b.json" in out
+    result = bench.read(bench.newest(Path.cwd()))
+    assert list(result["problems"]) == [problem.name for problem in TINY]
+    assert (result["short"], result["rounds"]) == (True, 3)
+    for outcome in result["problems"].values():
+        assert list(outcome["contestants"]) == ["regard", "NumPy textbook"]
+        for row in outcome["contestants"].values():
+            assert len(row["times_ms"]) == row["rounds"] == 3
+            assert row["worst_row_error"] < 3e-5
+    drawn = ElementTree.parse("b.svg").getroot()
+    words = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert [problem.name for problem in TINY] == [word for word in words if word in result["problems"]]
+    assert words.count("NumPy textbook") == len(TINY)
+    assert json.dumps(result)
+
+
+def test_a_wrong_answer_of_regard_is_told_and_fails(command, monkeypatch):
+    wrong = lambda peer, problem, given: lambda: np.zeros(problem.query, np.float32)  # noqa: E731
+    monkeypatch.setattr(bench.Regard, "prepare", wrong)
+    code, out, _ = command("--rounds", "1")
+    assert code == 1
+    said = f"{TINY[0].name}: regard is refused: a row of its answer is off by 1 of its length"
+    assert said in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--threads", "0"], "--threads is 0; this process may use 1 processor: ask for 1 to 1"),
+        (["--threads", "2"], "--threads is 2; this process may use 1 processor: ask for 1 to 1"),
+        (["--rounds", "0"], "--rounds is 0; ask for 1 to 1000"),
+        (["--rounds", "2000"], "--rounds is 2000"),
+        (["--json", "no/b.json"], "--json is no/b.json, and there is no directory no; make it first"),
+        (["--svg", "no/b.svg"], "--svg is no/b.svg, and there is no directory no"),
+        (["--rounds", "1", "--svg", "."], ". cannot be written (Is a directory); name another file with --svg"),
+    ],
+)
+def test_refused_in_one_line(command, monkeypatch, arguments, message):
+    monkeypatch.setattr(_short, "processors", lambda: 1)
+    code, _, err = command(*arguments)
+    assert code == 2
+    assert err.startswith("regard: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_without_threadpoolctl_it_says_how_to_get_it(command, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith(("regard.bench", "regard.cli._bench"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(regard, "bench")
+    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    code, _, err = command()
+    assert (code, err) == (2, "regard: the command needs threadpoolctl; run `pip install 'regard[cli]'`\n")
+
+
+def test_a_slow_contestant_is_stopped_and_the_rest_goes_on(monkeypatch):
+    monkeypatch.setattr(_short, "PATIENCE_S", -1.0)
+    result = bench.short(rounds=6, problems=TINY[:1])
+    for row in result["problems"][TINY[0].name]["contestants"].values():
+        assert (row["rounds"], row["stopped"]) == (3, True)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system pins no processes")
+def test_it_is_pinned_while_it_runs_and_not_after(monkeypatch):
+    before, seen = os.sched_getaffinity(0), []
+    real = _race.interleave
+    monkeypatch.setattr(_race, "interleave", lambda *a, **k: (seen.append(os.sched_getaffinity(0)), real(*a, **k))[1])
+    bench.short(rounds=1, problems=TINY[:1])
+    assert seen == [{max(before)}]
+    assert os.sched_getaffinity(0) == before
+
+
+def test_progress_goes_from_nothing_to_all():
+    seen = []
+    bench.short(rounds=2, problems=TINY[:2], progress=lambda what, share: seen.append((what, share)))
+    assert seen[0] == ("ceilings", 0.0)
+    assert [share for _, share in seen[1:]] == [0.0, 0.25, 0.5, 0.5, 0.75, 1.0]
+    assert [what for what, _ in seen[1:]] == [TINY[0].name] * 3 + [TINY[1].name] * 3
+
+
+def test_help_is_enough(command):
+    code, out, _ = command("--help")
+    assert code == 0
+    for word in ("--threads", "--rounds", "--json", "--svg", "under a minute", "NumPy's textbook", "Exit codes"):
+        assert word in out
