@@ -23,7 +23,7 @@ class HasShapeAndDType(Protocol):
     def dtype(self) -> Any: ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Operands:
     """The arrays that a call reads, as NumPy sees them, and the library that they came from."""
 
@@ -63,6 +63,8 @@ class Operands:
 
 class Intake:
     """Takes the arrays of one call, one after the other, and sees that they are of one library."""
+
+    __slots__ = ("_first", "library")
 
     def __init__(self) -> None:
         self.library: Library = NUMPY

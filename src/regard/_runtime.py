@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from regard import _native
 from regard._errors import UnsupportedError
@@ -119,6 +119,15 @@ def chosen() -> tuple[str, str]:
     if configured is not None:
         return configured, f"asked for by {settings().source}"
     return _best()
+
+
+# Target, the reason for it, and threads at most.
+Engine: TypeAlias = tuple[str, str, int]
+
+
+def engine() -> Engine:
+    """What a call that begins now will run with."""
+    return (*chosen(), num_threads())
 
 
 class Configuration:
