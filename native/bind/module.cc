@@ -7,6 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -63,18 +64,25 @@ using Grid = std::vector<int64_t>;
 // before row and column.
 std::vector<int64_t> place_heads(const Py_ssize_t* sizes, const Py_ssize_t* strides, size_t axes, const Grid& grid,
                                  int64_t group) {
-  std::vector<int64_t> offsets{0}, next;
-  for (size_t axis = 0; axis < grid.size(); ++axis) {
-    const size_t missing = grid.size() - axes;
-    const bool alike = axis < missing || sizes[axis - missing] == 1;
-    const int64_t stride = alike ? 0 : strides[axis - missing], share = axis + 1 == grid.size() ? group : 1;
-    next.clear();
-    next.reserve(offsets.size() * static_cast<size_t>(grid[axis]));
-    for (const int64_t offset : offsets) {
-      for (int64_t i = 0; i < grid[axis]; ++i) next.push_back(offset + i / share * stride);
+  size_t total = 1;
+  for (const int64_t size : grid) total *= static_cast<size_t>(size);
+  std::vector<int64_t> offsets(total);
+  if (total == 0) return offsets;
+  const size_t missing = grid.size() - axes;
+  size_t count = 1;  // offsets found so far, of the axes so far; they are spread from the last to the first
+  for (size_t axis = missing; axis < grid.size(); ++axis) {
+    const int64_t stride = sizes[axis - missing] == 1 ? 0 : strides[axis - missing];
+    const size_t size = static_cast<size_t>(grid[axis]);
+    const size_t share = axis + 1 == grid.size() ? static_cast<size_t>(group) : 1;
+    for (size_t n = count; n-- > 0;) {
+      const int64_t from = offsets[n];
+      for (size_t i = size / share; i-- > 0;) {
+        std::fill_n(&offsets[n * size + i * share], share, from + static_cast<int64_t>(i) * stride);
+      }
     }
-    offsets.swap(next);
+    count *= size;
   }
+  for (size_t n = count; n < total; ++n) offsets[n] = offsets[n - count];
   return offsets;
 }
 

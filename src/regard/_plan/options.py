@@ -105,7 +105,7 @@ def as_softcap(softcap: Any) -> float:
 
 
 def _finite(name: str, value: Any, hint: str) -> float:
-    value = value if library_of(name, value) is None else as_numpy(name, value)
+    value = value if isinstance(value, float) or library_of(name, value) is None else as_numpy(name, value)
     number = _fit.as_finite(value)
     if number is None or abs(number) > _FLOAT32_MAX:
         raise UnsupportedError(f"{name} is {value!r}; it must be one finite number within float32, {hint}")

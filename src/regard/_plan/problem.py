@@ -51,7 +51,7 @@ class Problem:
         """Query heads of all batch members."""
         return math.prod(self.geometry.lead) * self.geometry.heads
 
-    @property
+    @cached_property
     def lasting(self) -> bool:
         """Whether what is made from the problem may be kept and used for every equal one."""
         return _lasts(self.mask, self.geometry.q_offset)
@@ -164,7 +164,12 @@ def _check_dtypes(dtypes: dict[str, np.dtype[Any]]) -> str:
     if len(set(dtypes.values())) > 1:
         found = ", ".join(f"{name} is {dtype}" for name, dtype in dtypes.items())
         raise DTypeError(f"query, key and value must have one dtype, and {found}: cast them to one")
-    return dtypes["query"].name
+    return _name(dtypes["query"])
+
+
+@lru_cache(maxsize=16)
+def _name(dtype: np.dtype[Any]) -> str:
+    return dtype.name
 
 
 def _parse(

@@ -41,8 +41,13 @@ class RowSpans:
     @classmethod
     def from_ranges(cls, begin: IntArray | int, end: IntArray | int, keys: int) -> RowSpans:
         """One range per row, clipped to ``[0, keys]``; empty where ``end <= begin``."""
-        ends = np.broadcast_arrays(np.clip(begin, 0, keys), np.clip(end, 0, keys))
-        return cls.from_edges(np.stack(ends, axis=-1), keys)
+        # One range needs no sorting; np.clip takes several times as long as these two.
+        first, last = (np.minimum(np.maximum(edge, 0), keys) for edge in (begin, end))
+        used = np.less(first, last)
+        data = np.empty((*used.shape, 1 if used.any() else 0, 2), np.int64)
+        data[..., 0] = np.where(used, first, keys)[..., None]
+        data[..., 1] = np.where(used, last, keys)[..., None]
+        return cls(data, keys)
 
     @classmethod
     def alike(cls, geometry: Geometry, end: int) -> RowSpans:
@@ -114,7 +119,7 @@ class RowSpans:
 
     def is_full(self) -> bool:
         """Whether every row keeps every key; never true without keys."""
-        return self.width == 1 and bool(np.all(self.data == (0, self.keys)))
+        return self.width == 1 and not self.data[..., 0].any() and bool((self.data[..., 1] == self.keys).all())
 
     def to_dense(self) -> BoolArray:
         """Spell the set out as bool, ``(..., rows, keys)``."""
