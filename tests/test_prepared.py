@@ -256,6 +256,7 @@ def test_a_wrong_call_is_wrong_every_time():
     for _ in range(3):
         rg.attention(Q, K, V)
         refused(rg.AlignmentError, "5 queries can stand among 9 keys", args=(Q, K, V), mask=rg.Causal())
+        refused(rg.DTypeError, "must have one dtype", args=(Q, K.astype(np.float64), V))
         refused(rg.DTypeError, "must have one dtype", args=(Q, K, V.astype(np.float64)))
         refused(rg.DTypeError, "byte order", args=(Q.astype(Q.dtype.newbyteorder()), K, V))
         refused(rg.ShapeError, "has head size", args=(Q, K[..., 1:], V))

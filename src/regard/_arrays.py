@@ -53,6 +53,8 @@ class Operands:
         UnsupportedError, DTypeError
             As `as_input`; and where the libraries differ.
         """
+        if type(query) is type(key) is type(value) is np.ndarray and bias is None and sinks is None:
+            return cls(query, key, value)  # as the intake would, in a third of the time
         intake = Intake()
         return cls(
             intake.floats("query", query),
@@ -84,9 +86,6 @@ class Intake:
 
     def __call__(self, name: str, value: Any) -> Array:
         """Take one array, as `as_input`."""
-        if type(value) is np.ndarray and self.library is NUMPY:
-            self._first = self._first or name
-            return value
         kind = type(value)
         if kind is not self._kind:
             self._kind, self._maker = kind, maker_of(kind)
@@ -105,9 +104,7 @@ class Intake:
     def floats(self, name: str, value: Any) -> Array:
         """Take one array; what is not of floats is refused by the name that its own library has for its dtype."""
         array = self(name, value)
-        if self.library is NUMPY:
-            return array
-        if array.dtype.kind != "f" and not of_ml_dtypes(array.dtype):
+        if self.library is not NUMPY and array.dtype.kind != "f" and not of_ml_dtypes(array.dtype):
             require_float(name, getattr(value, "dtype", array.dtype))
         return array
 

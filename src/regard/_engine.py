@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,19 +19,6 @@ from regard.masks._lower import Band, lower
 MAX_PREPARED = 64
 MAX_KEPT_BYTES = 1 << 16
 _KINDS = {"full": 0, "spans": 1, "bits": 2, "bytes": 3}  # as in native/include/regard/view.h
-
-
-class Results(NamedTuple):
-    """The arrays that a call fills: the output, and where asked the state's output and the row statistics.
-
-    ``out`` has the query's dtype, the others that of the scores; statistics are contiguous ``(..., heads, Sq)``.
-    """
-
-    out: Array
-    state: Array | None = None
-    row_max: Array | None = None
-    row_sum: Array | None = None
-    lse: Array | None = None
 
 
 class Prepared:
@@ -55,11 +41,23 @@ class Prepared:
         self._map = None if varies else _native.ScoreMap(problem.scale, problem.softcap, None)
         self._kept: tuple[_native.Band, ...] | None = None
 
-    def run(self, operands: Operands, results: Results) -> None:
-        """Compute what ``results`` has room for."""
+    def run(
+        self,
+        operands: Operands,
+        out: Array,
+        state: Array | None = None,
+        row_max: Array | None = None,
+        row_sum: Array | None = None,
+        lse: Array | None = None,
+    ) -> None:
+        """Fill ``out``, of the query's dtype, and what else is given, of the dtype of the scores.
+
+        ``state`` is the output before any sink; the row statistics are contiguous ``(..., heads, Sq)``.
+        """
+        q, k, v = operands.query, operands.key, operands.value
         map_ = score_map(self.plan.problem, operands) if self._map is None else self._map
         for band in self._lower() if self._kept is None else self._kept:
-            self._attend(operands.query, operands.key, operands.value, *results, band, map_)
+            self._attend(q, k, v, out, state, row_max, row_sum, lse, band, map_)
 
     def _lower(self) -> Iterator[_native.Band]:
         bands, size, problem = [], 0, self.plan.problem

@@ -10,9 +10,10 @@ import numpy as np
 from regard import _engine
 from regard._arrays import HasShapeAndDType, Operands, as_input, check_out
 from regard._attention.weights import Weights
-from regard._engine import Prepared, Results
+from regard._engine import Prepared
 from regard._errors import UnsupportedError
 from regard._plan import Plan, make_plan, make_problem
+from regard._plan.options import refuse_unknown
 from regard._types import Array, score_dtype
 from regard.biases import as_bias
 from regard.state import AttentionState
@@ -182,7 +183,7 @@ def attention(
     """
     operands = Operands.of(query, key, value, bias, sinks)
     call, target = _prepare(operands, out, mask, q_offset, scale, softcap, dropout, unknown)
-    call.run(operands, Results(target))
+    call.run(operands, target)
     result: _ArrayT = _handed_back(operands, target, out)
     return result
 
@@ -234,7 +235,7 @@ def attention_forward(
     library = operands.library
     lse = library.empty(row_max.shape, dtype)
     state = library.empty(target.shape, dtype) if aux.state else None
-    call.run(operands, Results(target, state, row_max, row_sum, lse))
+    call.run(operands, target, state, row_max, row_sum, lse)
     weights = Weights(call.plan, operands, row_max, row_sum)
     result, given_lse = _handed_back(operands, target, out), library.give(lse)
     partial = None if state is None else AttentionState(library.give(state), given_lse)
@@ -293,9 +294,10 @@ def _prepare(
     unknown: dict[str, Any],
 ) -> tuple[Prepared, Array]:
     """Check the call, and find or make the array of the result."""
+    refuse_unknown(unknown)
     problem = make_problem(
         operands.query, operands.key, operands.value, mask, operands.bias, q_offset, scale, softcap, operands.sinks,
-        dropout, **unknown,
+        dropout,
     )  # fmt: skip
     call, library, dtype = _engine.prepare(problem), operands.library, operands.query.dtype
     if out is None:

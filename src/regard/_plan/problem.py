@@ -95,7 +95,8 @@ def make_problem(
 ) -> Problem:
     """Check a call; equal calls are checked once."""
     refuse_unknown(unknown)
-    query, key, value = _described("query", query), _described("key", key), _described("value", value)
+    if not type(query) is type(key) is type(value) is np.ndarray:
+        query, key, value = _described("query", query), _described("key", key), _described("value", value)
     if dropout is not None:
         raise UnsupportedError(
             "dropout= is not supported by this version of regard; leave it out, as one does outside of training"

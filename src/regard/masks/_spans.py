@@ -41,13 +41,14 @@ class RowSpans:
     @classmethod
     def from_ranges(cls, begin: IntArray | int, end: IntArray | int, keys: int) -> RowSpans:
         """One range per row, clipped to ``[0, keys]``; empty where ``end <= begin``."""
+        data = np.empty((*np.broadcast(begin, end).shape, 1, 2), np.int64)
+        data[..., 0, 0], data[..., 0, 1] = begin, end
         # One range needs no sorting; np.clip takes several times as long as these two.
-        first, last = (np.minimum(np.maximum(edge, 0), keys) for edge in (begin, end))
-        used = np.less(first, last)
-        data = np.empty((*used.shape, 1 if used.any() else 0, 2), np.int64)
-        data[..., 0] = np.where(used, first, keys)[..., None]
-        data[..., 1] = np.where(used, last, keys)[..., None]
-        return cls(data, keys)
+        np.minimum(np.maximum(data, 0, out=data), keys, out=data)
+        used = data[..., 0, 0] < data[..., 0, 1]
+        if not used.all():
+            data[~used] = keys
+        return cls(data if used.any() else data[..., :0, :], keys)
 
     @classmethod
     def alike(cls, geometry: Geometry, end: int) -> RowSpans:
