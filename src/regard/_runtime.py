@@ -131,7 +131,8 @@ Engine: TypeAlias = tuple[str, str, int]
 def engine() -> Engine:
     """Tell what a call that begins now will run with."""
     now = settings()
-    return (*now.chosen, now.num_threads or _processors())
+    target, why = now.chosen
+    return target, why, now.num_threads or _processors()
 
 
 class Configuration:

@@ -294,7 +294,8 @@ def _prepare(
     unknown: dict[str, Any],
 ) -> tuple[Prepared, Array]:
     """Check the call, and find or make the array of the result."""
-    refuse_unknown(unknown)
+    if unknown:
+        refuse_unknown(unknown)
     problem = make_problem(
         operands.query, operands.key, operands.value, mask, operands.bias, q_offset, scale, softcap, operands.sinks,
         dropout,

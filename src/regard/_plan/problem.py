@@ -94,7 +94,8 @@ def make_problem(
     **unknown: Any,
 ) -> Problem:
     """Check a call; equal calls are checked once."""
-    refuse_unknown(unknown)
+    if unknown:
+        refuse_unknown(unknown)
     if not type(query) is type(key) is type(value) is np.ndarray:
         query, key, value = _described("query", query), _described("key", key), _described("value", value)
     if dropout is not None:
