@@ -343,6 +343,13 @@ def test_what_is_kept_is_bounded():
     assert kept < _engine.MAX_PREPARED * (_engine.MAX_KEPT_BYTES + 8192) + (1 << 20)
 
 
+def test_a_mask_too_large_to_keep_is_whole_every_time():
+    q = numbers(1, 5000, 2)  # five bands of 16 KB
+    with rg.config(num_threads=1):
+        first, again = (rg.attention(q, q, q, mask=rg.Causal()) for _ in range(2))
+    assert_same_bits(again, first)
+
+
 def test_a_pickled_problem_leaves_its_hash_behind():
     """Hashes of text differ from process to process."""
     plan = rg.attention_forward(Q, K, V, mask=rg.Causal() & rg.KeyLengths([3, 9]), q_offset=0).plan
