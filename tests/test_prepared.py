@@ -326,10 +326,10 @@ def test_no_array_of_a_call_is_kept():
 def test_what_is_kept_is_bounded():
     """Keys that grow at each call, masks of more bytes than are kept, positions of many batch entries."""
     forget()
-    q, k = np.ones((9000, 1), np.float32), np.ones((400, 1), np.float32)
+    q = k = np.ones((9000, 1), np.float32)
     many = np.ones((5000, 1, 1, 1), np.float32)
     calls = [lambda n: rg.attention(q[:2], k[:n], k[:n], mask=rg.Causal(), q_offset="end")]
-    calls += [lambda n: rg.attention(q[: 8000 + n], k[:n], k[:n], mask=rg.Window(left=n), q_offset=0)]
+    calls += [lambda n: rg.attention(q[: 8000 + n], k, k, mask=rg.Window(left=n, right=0), q_offset=0)]
     calls += [lambda n: rg.attention(many, many, many, q_offset=np.arange(5000) + n, mask=rg.Full())]
     for call in calls:
         call(1)
