@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,19 +59,22 @@ class Problem:
 
     @cached_property
     def _hash(self) -> int:
-        return hash(tuple(getattr(self, field.name) for field in fields(self)))
+        return hash(_values(self))
 
     # Asked at every call, and the same for good in this process: a pickle leaves it behind.
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[type[Problem], tuple[Any, ...]]:
-        return Problem, tuple(getattr(self, field.name) for field in fields(self))
+        return Problem, _values(self)
 
     def user_shape(self, *last: int) -> tuple[int, ...]:
         """Shape ``(..., heads, *last)`` as the user sees it: without the head axis for 2-D inputs."""
         g = self.geometry
         return ((*g.lead, g.heads) if g.rank > 2 else ()) + last
+
+
+_values = attrgetter(*(field.name for field in fields(Problem)))
 
 
 class Described(NamedTuple):

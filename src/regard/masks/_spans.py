@@ -125,6 +125,8 @@ class RowSpans:
 
     def is_full(self) -> bool:
         """Whether every row keeps every key; never true without keys."""
+        if self.data.size == 2:  # one row for all, without a call of NumPy's for each side
+            return bool(self.data.ravel().tolist() == [0, self.keys])
         return self.width == 1 and not self.data[..., 0].any() and bool((self.data[..., 1] == self.keys).all())
 
     def to_dense(self) -> BoolArray:
