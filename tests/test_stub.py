@@ -63,7 +63,7 @@ def test_the_stub_is_what_the_module_is(made):
         ("d: int, dv: int) -> tuple", "dv: int, d: int) -> tuple", "kernel"),
         ("writable: bool = False", "writable: bool = True", "View.__init__"),
         ("writable: bool = False", "writable: bool", "View.__init__"),
-        ("state: View | None", "state: View", "attend"),
+        ("state: Array | None", "state: Array", "Call.attend"),
         ("softcap: float", "softcap: int", "ScoreMap.__init__"),
         ("begin: int,\n    end: int,", "begin: int,", "weights"),
         ("def targets() -> list", "def targets(all: bool) -> list", "targets"),

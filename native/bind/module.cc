@@ -7,6 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -49,10 +50,41 @@ class Buffer {
   ~Buffer() { PyBuffer_Release(&view_); }
 
   char* data() const { return static_cast<char*>(view_.buf); }
+  const Py_buffer& view() const { return view_; }
 
  private:
   Py_buffer view_;
 };
+
+// The heads of a call, all batch entries: sizes of the leading axes and of the axis of query heads.
+using Grid = std::vector<int64_t>;
+
+// Byte offset of each head of an array, in C order over the grid: leading axes of size 1, or missing ones, are
+// broadcast, and `group` query heads share a head of the array's. `sizes` and `strides` are those of the array's axes
+// before row and column.
+std::vector<int64_t> place_heads(const Py_ssize_t* sizes, const Py_ssize_t* strides, size_t axes, const Grid& grid,
+                                 int64_t group) {
+  size_t total = 1;
+  for (const int64_t size : grid) total *= static_cast<size_t>(size);
+  std::vector<int64_t> offsets(total);
+  if (total == 0) return offsets;
+  const size_t missing = grid.size() - axes;
+  size_t count = 1;  // offsets found so far, of the axes so far; they are spread from the last to the first
+  for (size_t axis = missing; axis < grid.size(); ++axis) {
+    const int64_t stride = sizes[axis - missing] == 1 ? 0 : strides[axis - missing];
+    const size_t size = static_cast<size_t>(grid[axis]);
+    const size_t share = axis + 1 == grid.size() ? static_cast<size_t>(group) : 1;
+    for (size_t n = count; n-- > 0;) {
+      const int64_t from = offsets[n];
+      for (size_t i = size / share; i-- > 0;) {
+        std::fill_n(&offsets[n * size + i * share], share, from + static_cast<int64_t>(i) * stride);
+      }
+    }
+    count *= size;
+  }
+  for (size_t n = count; n < total; ++n) offsets[n] = offsets[n - count];
+  return offsets;
+}
 
 // An array with the place of each of its heads: what view.h calls Strided.
 class View {
@@ -73,6 +105,26 @@ class View {
 struct Sizes {
   int64_t heads, queries, keys;
   int d, dv;
+};
+
+// An array of a call, its last two axes row and column, whose heads lie where its own strides put them.
+class Operand {
+ public:
+  Operand(nb::handle array, const Grid& grid, int64_t group, bool writable) : array_(array, writable) {
+    const Py_buffer& b = array_.view();
+    const size_t axes = static_cast<size_t>(b.ndim) - 2;
+    heads_ = place_heads(b.shape, b.strides, axes, grid, group);
+    row_ = b.strides[axes];
+    col_ = b.strides[axes + 1];
+  }
+
+  Input input() const { return {array_.data(), heads_.data(), row_, col_}; }
+  Output output() const { return {array_.data(), heads_.data(), row_, col_}; }
+
+ private:
+  Buffer array_;
+  std::vector<int64_t> heads_;
+  ptrdiff_t row_, col_;
 };
 
 struct Band {
@@ -118,11 +170,11 @@ const Engine& engine_of(const std::string& target, int dtype) {
   throw std::runtime_error("regard._native: no usable target " + target);
 }
 
-Problem make_problem(const View& query, const View& key, const View& value, const Sizes& n, const Band& band) {
+Problem make_problem(const Input& query, const Input& key, const Input& value, const Sizes& n, const Band& band) {
   Problem p{};
-  p.query = query.input();
-  p.key = key.input();
-  p.value = value.input();
+  p.query = query;
+  p.key = key;
+  p.value = value;
   p.heads = n.heads;
   p.queries = n.queries;
   p.keys = n.keys;
@@ -182,12 +234,12 @@ void prepare_calls_for_fork() {
 #endif
 }
 
-class Call {
+class Underway {
  public:
-  Call() { ++g_calls, ++t_calls; }
-  ~Call() { --g_calls, --t_calls; }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
+  Underway() { ++g_calls, ++t_calls; }
+  ~Underway() { --g_calls, --t_calls; }
+  Underway(const Underway&) = delete;
+  Underway& operator=(const Underway&) = delete;
 };
 
 // Ctrl-C sets a flag that only the main thread may act upon, with the GIL.
@@ -204,7 +256,7 @@ void run(Work work) {
   const bool main = on_main_thread();
   const Poll poll = main ? no_signal : not_closing;
   Outcome outcome;
-  const Call call;
+  const Underway underway;
   {
     nb::gil_scoped_release released;
     if (g_closing && !main) sleep_until_exit();
@@ -220,25 +272,42 @@ void run(Work work) {
   }
 }
 
-void attend_arrays(const std::string& target, int dtype, int threads, const View& query, const View& key,
-                   const View& value, const View& out, const View* state, nb::handle max, nb::handle sum,
-                   nb::handle lse, const Sizes& sizes, const Band& band, const ScoreMap& map) {
-  const auto row_max = optional_buffer(max, true), row_sum = optional_buffer(sum, true),
-             row_lse = optional_buffer(lse, true);
-  Problem p = make_problem(query, key, value, sizes, band);
-  map.write_to(p);
-  p.out = out.output();
-  if (state) p.state = state->output();
-  p.stats = {data(row_max), data(row_sum), data(row_lse)};
-  const Engine& engine = engine_of(target, dtype);
-  run([&](const Poll& poll) { return attend(engine, p, threads, poll); });
-}
+// What calls have in common whose arrays are alike: all that does not lie in the arrays.
+class Call {
+ public:
+  Call(const std::string& target, int dtype, int threads, const Grid& grid, int64_t group, const Sizes& sizes)
+      : engine_(engine_of(target, dtype)), threads_(threads), grid_(grid), group_(group), sizes_(sizes) {}
+
+  // One band of query rows.
+  void attend(nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle state, nb::handle max,
+              nb::handle sum, nb::handle lse, const Band& band, const ScoreMap& map) const {
+    const Operand q(query, grid_, 1, false), k(key, grid_, group_, false), v(value, grid_, group_, false),
+        o(out, grid_, 1, true);
+    std::optional<Operand> s;
+    if (!state.is_none()) s.emplace(state, grid_, 1, true);
+    const auto row_max = optional_buffer(max, true), row_sum = optional_buffer(sum, true),
+               row_lse = optional_buffer(lse, true);
+    Problem p = make_problem(q.input(), k.input(), v.input(), sizes_, band);
+    map.write_to(p);
+    p.out = o.output();
+    if (s) p.state = s->output();
+    p.stats = {data(row_max), data(row_sum), data(row_lse)};
+    run([&](const Poll& poll) { return regard::attend(engine_, p, threads_, poll); });
+  }
+
+ private:
+  const Engine& engine_;
+  int threads_;
+  Grid grid_;
+  int64_t group_;
+  Sizes sizes_;
+};
 
 void weigh_arrays(const std::string& target, int dtype, int threads, const View& query, const View& key,
                   const View& out, nb::handle max, nb::handle sum, const Sizes& sizes, const Band& band,
                   const ScoreMap& map, int64_t begin, int64_t end) {
   const Buffer row_max(max, false), row_sum(sum, false);
-  Problem p = make_problem(query, key, key, sizes, band);  // the values are not read
+  Problem p = make_problem(query.input(), key.input(), key.input(), sizes, band);  // the values are not read
   map.write_to(p);
   p.out = out.output();
   p.stats = {row_max.data(), row_sum.data(), nullptr};
@@ -264,8 +333,19 @@ NB_MODULE(_native, m) {
   nb::class_<ScoreMap>(m, "ScoreMap")
       .def(nb::init<double, double, nb::handle>(), "scale"_a, "softcap"_a, "sinks"_a.none())
       .def("add_bias", &ScoreMap::add_bias, "view"_a, "dtype"_a, nb::keep_alive<1, 2>());
-  m.def("attend", &attend_arrays, "target"_a, "dtype"_a, "threads"_a, "query"_a, "key"_a, "value"_a, "out"_a,
-        "state"_a.none(), "max"_a.none(), "sum"_a.none(), "lse"_a.none(), "sizes"_a, "band"_a, "map"_a);
+  nb::class_<Call>(m, "Call")
+      .def(nb::init<const std::string&, int, int, const Grid&, int64_t, const Sizes&>(), "target"_a, "dtype"_a,
+           "threads"_a, "grid"_a, "group"_a, "sizes"_a)
+      .def("attend", &Call::attend, "query"_a, "key"_a, "value"_a, "out"_a, "state"_a.none(), "max"_a.none(),
+           "sum"_a.none(), "lse"_a.none(), "band"_a, "map"_a);
+  m.def(
+      "place_heads",
+      [](const std::vector<Py_ssize_t>& shape, const std::vector<Py_ssize_t>& strides, const Grid& grid,
+         int64_t group) {
+        const std::vector<int64_t> at = place_heads(shape.data(), strides.data(), shape.size(), grid, group);
+        return nb::bytes(reinterpret_cast<const char*>(at.data()), at.size() * sizeof(int64_t));
+      },
+      "shape"_a, "strides"_a, "grid"_a, "group"_a);
   m.def("weights", &weigh_arrays, "target"_a, "dtype"_a, "threads"_a, "query"_a, "key"_a, "out"_a, "max"_a, "sum"_a,
         "sizes"_a, "band"_a, "map"_a, "begin"_a, "end"_a);
   m.def(
@@ -273,7 +353,7 @@ NB_MODULE(_native, m) {
       [](const std::string& target, int dtype, const View& key, const View& value, const Sizes& sizes,
          const Band& band) {
         const Engine& engine = engine_of(target, dtype);
-        const Problem p = make_problem(key, key, value, sizes, band);
+        const Problem p = make_problem(key.input(), key.input(), value.input(), sizes, band);
         TileCount n;
         run([&](const Poll&) {
           n = count_tiles(engine, p);

@@ -1,55 +1,85 @@
-"""From a plan to the native engine: views of the user's arrays, and one call per band of lowered mask."""
+"""From a plan to the native engine: what calls have in common made ready once, one native call per band of mask."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
 
-from regard import _native
+from regard import _native, _runtime
 from regard._arrays import Operands
-from regard._plan import Plan, Problem, Tiles
+from regard._plan import Plan, Problem, Tiles, make_plan
 from regard._types import FLOAT_DTYPES, Array, IntArray, score_dtype
 from regard.biases import Bias, Table
 from regard.masks._lower import Band, lower
 
-# What a process keeps of lowered masks and of the places of heads: 64 and 256 entries of at most so many bytes.
+# Calls that a process keeps ready, and the most bytes that the lowered mask of each takes.
+MAX_PREPARED = 64
 MAX_KEPT_BYTES = 1 << 16
-MAX_KEPT_OFFSETS = 1 << 14
 _KINDS = {"full": 0, "spans": 1, "bits": 2, "bytes": 3}  # as in native/include/regard/view.h
 
 
-@dataclass(frozen=True, eq=False)
-class Results:
-    """The arrays that a call fills: the output, and where asked the state's output and the row statistics.
+class Prepared:
+    """A plan made ready to run: it holds no array of a call, and serves all calls whose problems are equal.
 
-    ``out`` has the query's dtype, the others that of the scores; statistics are contiguous ``(..., heads, Sq)``.
+    Where arrays lie in memory is read from them at each run; so are bias and sinks. A small mask is lowered once and
+    kept, a large one each time, band by band.
     """
 
-    out: Array
-    state: Array | None = None
-    row_max: Array | None = None
-    row_sum: Array | None = None
-    lse: Array | None = None
+    __slots__ = ("_attend", "_kept", "_map", "out_shape", "plan")
+
+    def __init__(self, plan: Plan) -> None:
+        problem, g = plan.problem, plan.problem.geometry
+        self.plan = plan
+        self.out_shape = problem.user_shape(g.queries, problem.dv)
+        self._attend = _native.Call(
+            plan.target, dtype_number(problem), plan.threads, _grid(problem), problem.group, sizes(problem)
+        ).attend
+        varies = problem.bias or problem.sinks
+        self._map = None if varies else _native.ScoreMap(problem.scale, problem.softcap, None)
+        self._kept: tuple[_native.Band, ...] | None = None
+
+    def run(
+        self,
+        operands: Operands,
+        out: Array,
+        state: Array | None = None,
+        row_max: Array | None = None,
+        row_sum: Array | None = None,
+        lse: Array | None = None,
+    ) -> None:
+        """Fill ``out``, of the query's dtype, and what else is given, of the dtype of the scores.
+
+        ``state`` is the output before any sink; the row statistics are contiguous ``(..., heads, Sq)``.
+        """
+        q, k, v = operands.query, operands.key, operands.value
+        map_ = score_map(self.plan.problem, operands) if self._map is None else self._map
+        for band in self._lower() if self._kept is None else self._kept:
+            self._attend(q, k, v, out, state, row_max, row_sum, lse, band, map_)
+
+    def _lower(self) -> Iterator[_native.Band]:
+        bands, size, problem = [], 0, self.plan.problem
+        for band in lower(problem.mask, problem.geometry):
+            native = native_band(band, problem)
+            size += 0 if band.data is None else band.data.nbytes
+            if size <= MAX_KEPT_BYTES:
+                bands.append(native)
+            yield native
+        if size <= MAX_KEPT_BYTES:
+            self._kept = tuple(bands)
 
 
-def run(plan: Plan, operands: Operands, results: Results) -> None:
-    """Compute what ``results`` has room for."""
-    problem = plan.problem
-    q = view(operands.query, head_offsets(operands.query, problem))
-    k, v = map(view, (operands.key, operands.value), kv_heads_of(operands, problem))
-    o = view(results.out, head_offsets(results.out, problem), writable=True)
-    state = results.state
-    s = None if state is None else view(state, head_offsets(state, problem), writable=True)
-    dtype, count, map_ = dtype_number(problem), sizes(problem), score_map(problem, operands)
-    for band in _bands(problem):
-        _native.attend(
-            plan.target, dtype, plan.threads, q, k, v, o, s, results.row_max, results.row_sum, results.lse,
-            count, band, map_,
-        )  # fmt: skip
+def prepare(problem: Problem) -> Prepared:
+    """Make a problem ready for the target and the threads in force; equal ones that may be kept are made ready once."""
+    engine = _runtime.engine()
+    return _prepared(problem, engine) if problem.lasting else Prepared(make_plan(problem, engine))
+
+
+@lru_cache(maxsize=MAX_PREPARED)
+def _prepared(problem: Problem, engine: _runtime.Engine) -> Prepared:
+    return Prepared(make_plan(problem, engine))
 
 
 def count_tiles(plan: Plan, bias: Bias | None, kv_heads: tuple[IntArray, IntArray]) -> Tiles:
@@ -81,10 +111,7 @@ def kv_heads_of(operands: Operands, problem: Problem) -> tuple[IntArray, IntArra
 
 def kv_heads_assumed(problem: Problem) -> tuple[IntArray, IntArray]:
     """Where the heads of key and value would begin if no two of them shared memory."""
-    g = problem.geometry
-    key, value = (
-        _head_offsets(shape, _dense_strides(shape), g.lead, g.heads, problem.group) for shape in problem.kv_leads
-    )
+    key, value = (_place_heads(shape, _dense_strides(shape), problem, problem.group) for shape in problem.kv_leads)
     return key, value
 
 
@@ -122,14 +149,14 @@ def score_map(problem: Problem, operands: Operands, heads: IntArray | None = Non
 
 def view(array: Array, heads: IntArray, writable: bool = False) -> _native.View:
     """Native view of an array whose rows and columns are its last two axes."""
-    return _native.View(_exportable(array), heads, array.strides[-2], array.strides[-1], writable)
+    return _native.View(array, heads, array.strides[-2], array.strides[-1], writable)
 
 
 def overlay(array: Array, problem: Problem, heads: IntArray | None = None) -> _native.View:
     """Native view of an array laid over the scores: an axis of size 1 serves all of its rows, or all of its keys."""
     row, col = (0 if size == 1 else stride for size, stride in zip(array.shape[-2:], array.strides[-2:], strict=True))
     offsets = head_offsets(array, problem)
-    return _native.View(_exportable(array), offsets if heads is None else offsets[heads], row, col)
+    return _native.View(array, offsets if heads is None else offsets[heads], row, col)
 
 
 def diagonals(table: Table, heads: IntArray | None = None) -> _native.View:
@@ -139,35 +166,18 @@ def diagonals(table: Table, heads: IntArray | None = None) -> _native.View:
     return _native.View(table.values, offsets if heads is None else offsets[heads], -size, size)
 
 
-def _exportable(array: Array) -> Array:
-    # A buffer has no name for bfloat16; the engine is told the dtype apart.
-    return array.view(np.uint16) if array.dtype.itemsize == 2 else array
-
-
 def head_offsets(array: Array, problem: Problem, group: int = 1) -> IntArray:
     """Byte offset of each head of ``array``, whose last two axes are row and column."""
-    g = problem.geometry
-    find = _head_offsets_kept if 8 * problem.total_heads <= MAX_KEPT_OFFSETS else _head_offsets
-    return find(array.shape[:-2], array.strides[:-2], g.lead, g.heads, group)
+    return _place_heads(array.shape[:-2], array.strides[:-2], problem, group)
 
 
-def _head_offsets(
-    shape: tuple[int, ...], strides: tuple[int, ...], lead: tuple[int, ...], heads: int, group: int
-) -> IntArray:
+def _place_heads(shape: tuple[int, ...], strides: tuple[int, ...], problem: Problem, group: int) -> IntArray:
     """Return offsets in C order over ``(*lead, heads)``: 0 along broadcast axes, groups repeated."""
-    full = (*lead, heads)
-    offsets = np.zeros(full, np.int64)
-    for back, (size, stride) in enumerate(zip(reversed(shape), reversed(strides), strict=True), start=1):
-        if size == 1:
-            continue
-        index = np.arange(full[-back], dtype=np.int64) // (group if back == 1 else 1)
-        offsets += (index * stride).reshape(-1, *(1,) * (back - 1))
-    offsets = offsets.ravel()
-    offsets.flags.writeable = False
-    return offsets
+    return np.frombuffer(_native.place_heads(shape, strides, _grid(problem), group), np.int64)
 
 
-_head_offsets_kept = lru_cache(maxsize=256)(_head_offsets)
+def _grid(problem: Problem) -> tuple[int, ...]:
+    return (*problem.geometry.lead, problem.geometry.heads)
 
 
 def native_band(band: Band, problem: Problem, heads: IntArray | None = None) -> _native.Band:
@@ -180,33 +190,3 @@ def native_band(band: Band, problem: Problem, heads: IntArray | None = None) -> 
         data = data.reshape(*data.shape[:-2], 2 * width)
     table = overlay(data, problem, heads)
     return _native.Band(_KINDS[band.kind], table, width, band.rows.start, band.rows.stop)
-
-
-class _Bands:
-    """The lowered mask of a problem: a small one is lowered once and kept, a large one each time, band by band."""
-
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        self._kept: tuple[_native.Band, ...] | None = None
-
-    def __iter__(self) -> Iterator[_native.Band]:
-        return self._lower() if self._kept is None else iter(self._kept)
-
-    def _lower(self) -> Iterator[_native.Band]:
-        bands, size = [], 0
-        for band in lower(self._problem.mask, self._problem.geometry):
-            native = native_band(band, self._problem)
-            size += 0 if band.data is None else band.data.nbytes
-            if size <= MAX_KEPT_BYTES:
-                bands.append(native)
-            yield native
-        if size <= MAX_KEPT_BYTES:
-            self._kept = tuple(bands)
-
-
-_known_bands = lru_cache(maxsize=64)(_Bands)
-
-
-def _bands(problem: Problem) -> Iterable[_native.Band]:
-    """Bands of the mask; those of equal problems are the same where equal masks keep equal keys."""
-    return _known_bands(problem) if problem.mask.cacheable else _Bands(problem)

@@ -1,5 +1,7 @@
 """The native engine. What it is given is right: every check and every message is in `regard._plan`."""
 
+from collections.abc import Sequence
+
 from regard._types import Array
 
 class View:
@@ -24,22 +26,28 @@ class ScoreMap:
     def add_bias(self, view: View, dtype: int) -> None:
         """Add a bias after those that there are."""
 
-def attend(
-    target: str,
-    dtype: int,
-    threads: int,
-    query: View,
-    key: View,
-    value: View,
-    out: View,
-    state: View | None,
-    max: Array | None,
-    sum: Array | None,
-    lse: Array | None,
-    sizes: Sizes,
-    band: Band,
-    map: ScoreMap,
-) -> None: ...
+class Call:
+    """What calls have in common whose arrays are alike: ``grid`` is the leading axes and that of the query heads."""
+
+    def __init__(
+        self, target: str, dtype: int, threads: int, grid: Sequence[int], group: int, sizes: Sizes
+    ) -> None: ...
+    def attend(
+        self,
+        query: Array,
+        key: Array,
+        value: Array,
+        out: Array,
+        state: Array | None,
+        max: Array | None,
+        sum: Array | None,
+        lse: Array | None,
+        band: Band,
+        map: ScoreMap,
+    ) -> None:
+        """Compute the query rows of a band; heads, rows and columns lie where each array's own strides put them."""
+
+def place_heads(shape: Sequence[int], strides: Sequence[int], grid: Sequence[int], group: int) -> bytes: ...
 def weights(
     target: str,
     dtype: int,

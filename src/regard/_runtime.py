@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from regard import _native
 from regard._errors import UnsupportedError
@@ -37,6 +37,11 @@ class Settings:
     target: str | None = None
     source: str = "REGARD_TARGET"  # who asked for the target
     outer: Settings | None = None  # what a configuration returns to
+
+    @cached_property
+    def chosen(self) -> tuple[str, str]:
+        """Name of the target and the reason for it."""
+        return _best() if self.target is None else (self.target, f"asked for by {self.source}")
 
 
 _settings: ContextVar[Settings | None] = ContextVar("regard_settings", default=None)
@@ -97,28 +102,37 @@ def settings() -> Settings:
     return _settings.get() or _environment()
 
 
-def num_threads() -> int:
-    """Threads that a call may use: as configured, else the processors that this process may run on."""
-    configured = settings().num_threads
-    if configured is not None:
-        return configured
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 @cache
 def _best() -> tuple[str, str]:
     best = next(info for info in reversed(describe()) if info.usable)
     return best.name, f"the highest that this machine can use: {best.why}"
 
 
+def num_threads() -> int:
+    """Threads that a call may use: as configured, else the processors that this process may run on."""
+    return settings().num_threads or _processors()
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def chosen() -> tuple[str, str]:
     """Name of the target in force and the reason for it."""
-    configured = settings().target
-    if configured is not None:
-        return configured, f"asked for by {settings().source}"
-    return _best()
+    return settings().chosen
+
+
+# Target, the reason for it, and threads at most.
+Engine: TypeAlias = tuple[str, str, int]
+
+
+def engine() -> Engine:
+    """Tell what a call that begins now will run with."""
+    now = settings()
+    target, why = now.chosen
+    return target, why, now.num_threads or _processors()
 
 
 class Configuration:

@@ -10,9 +10,10 @@ import numpy as np
 from regard import _engine
 from regard._arrays import HasShapeAndDType, Operands, as_input, check_out
 from regard._attention.weights import Weights
-from regard._engine import Results
+from regard._engine import Prepared
 from regard._errors import UnsupportedError
 from regard._plan import Plan, make_plan, make_problem
+from regard._plan.options import refuse_unknown
 from regard._types import Array, score_dtype
 from regard.biases import as_bias
 from regard.state import AttentionState
@@ -180,11 +181,9 @@ def attention(
      [0.268941 0.731059]
      [0.725931 0.725931]]
     """
-    operands, plan, target = _prepare(
-        query, key, value, bias, sinks, out, mask=mask, q_offset=q_offset, scale=scale, softcap=softcap,
-        dropout=dropout, **unknown,
-    )  # fmt: skip
-    _engine.run(plan, operands, Results(target))
+    operands = Operands.of(query, key, value, bias, sinks)
+    call, target = _prepare(operands, out, mask, q_offset, scale, softcap, dropout, unknown)
+    call.run(operands, target)
     result: _ArrayT = _handed_back(operands, target, out)
     return result
 
@@ -227,22 +226,20 @@ def attention_forward(
     >>> print(res.lse.round(6), res.weights[0, 1:].round(6))
     [1.794377] [0.274069 0.451863]
     """
-    operands, plan, target = _prepare(
-        query, key, value, bias, sinks, out, mask=mask, q_offset=q_offset, scale=scale, softcap=softcap,
-        dropout=dropout, **unknown,
-    )  # fmt: skip
+    operands = Operands.of(query, key, value, bias, sinks)
+    call, target = _prepare(operands, out, mask, q_offset, scale, softcap, dropout, unknown)
     aux = _as_aux(aux)
-    problem = plan.problem
+    problem = call.plan.problem
     dtype, queries = score_dtype(problem.dtype), problem.geometry.queries
     row_max, row_sum = np.empty((2, *problem.user_shape(queries)), dtype)
     library = operands.library
     lse = library.empty(row_max.shape, dtype)
     state = library.empty(target.shape, dtype) if aux.state else None
-    _engine.run(plan, operands, Results(target, state, row_max, row_sum, lse))
-    weights = Weights(plan, operands, row_max, row_sum)
+    call.run(operands, target, state, row_max, row_sum, lse)
+    weights = Weights(call.plan, operands, row_max, row_sum)
     result, given_lse = _handed_back(operands, target, out), library.give(lse)
     partial = None if state is None else AttentionState(library.give(state), given_lse)
-    return ForwardResult(result, weights, operands, plan, given_lse if aux.lse else None, partial)
+    return ForwardResult(result, weights, operands, call.plan, given_lse if aux.lse else None, partial)
 
 
 def plan(
@@ -287,18 +284,28 @@ def plan(
 
 
 def _prepare(
-    query: Any, key: Any, value: Any, bias: Any, sinks: Any, out: Any, **options: Any
-) -> tuple[Operands, Plan, Array]:
-    """Take the arrays, check the call, and find or make the array of the result."""
-    operands = Operands.of(query, key, value, bias, sinks)
+    operands: Operands,
+    out: Any,
+    mask: Any,
+    q_offset: Any,
+    scale: Any,
+    softcap: Any,
+    dropout: Any,
+    unknown: dict[str, Any],
+) -> tuple[Prepared, Array]:
+    """Check the call, and find or make the array of the result."""
+    if unknown:
+        refuse_unknown(unknown)
     problem = make_problem(
-        operands.query, operands.key, operands.value, bias=operands.bias, sinks=operands.sinks, **options
-    )
-    shape, dtype = problem.user_shape(problem.geometry.queries, problem.dv), operands.query.dtype
-    target = operands.library.empty(shape, dtype) if out is None else check_out(out, shape, dtype, operands)
-    if out is not None:
-        operands.library.wrote(out)  # beforehand: a call that is interrupted has written, too
-    return operands, make_plan(problem), target
+        operands.query, operands.key, operands.value, mask, operands.bias, q_offset, scale, softcap, operands.sinks,
+        dropout,
+    )  # fmt: skip
+    call, library, dtype = _engine.prepare(problem), operands.library, operands.query.dtype
+    if out is None:
+        return call, library.empty(call.out_shape, dtype)
+    target = check_out(out, call.out_shape, dtype, operands)
+    library.wrote(out)  # beforehand: a call that is interrupted has written, too
+    return call, target
 
 
 def _handed_back(operands: Operands, target: Array, out: Any) -> Any:

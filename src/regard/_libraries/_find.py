@@ -17,7 +17,7 @@ from ._numpy import NUMPY, Library
 from ._torch import Torch
 
 TORCH = Torch()
-_Maker: TypeAlias = Callable[[str, Any], "Library | None"]
+Maker: TypeAlias = Callable[[str, Any], "Library | None"]
 
 
 def library_of(name: str, value: Any) -> Library | None:
@@ -29,7 +29,12 @@ def library_of(name: str, value: Any) -> Library | None:
         The array is a tracer of JAX or on another device of JAX's, or a tensor of TensorFlow's.
     """
     kind: Any = type(value)
-    return NUMPY if kind is np.ndarray else _maker(kind, _tensor_types(), _jax_types())(name, value)
+    return NUMPY if kind is np.ndarray else maker_of(kind)(name, value)
+
+
+def maker_of(kind: type) -> Maker:
+    """Return what gives the library of each value of a type; it holds as long as no library is imported."""
+    return _maker(kind, _tensor_types(), _jax_types())
 
 
 def as_numpy(name: str, value: Any) -> Array:
@@ -70,7 +75,7 @@ def _found(module: object, name: str) -> tuple[type, ...]:
 
 # What decides is all in the arguments, so that no answer grows old while libraries are imported.
 @lru_cache(maxsize=256)
-def _maker(kind: type, tensors: tuple[type, ...], jaxs: tuple[type, ...]) -> _Maker:
+def _maker(kind: type, tensors: tuple[type, ...], jaxs: tuple[type, ...]) -> Maker:
     """Return what makes the library of each value of a type."""
     if issubclass(kind, np.ndarray):
         return lambda name, value: NUMPY

@@ -27,7 +27,7 @@ class Torch:
     def read(self, name: str, value: Any) -> Array:
         """View a tensor's memory; bfloat16, which torch does not export to NumPy, through the integers of its bits."""
         torch = self.torch
-        if (torch.is_grad_enabled() and value.requires_grad) or self._has_tangent(value):
+        if (value.requires_grad and torch.is_grad_enabled()) or self._has_tangent(value):
             raise UnsupportedError(
                 f"{name} requires grad, and gradients of regard's attention do not exist yet: call it under "
                 f"`with torch.no_grad():`, or pass {name}.detach()"

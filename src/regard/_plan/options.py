@@ -15,6 +15,7 @@ from regard.biases import Bias
 from regard.masks import Dense, Full, KeyLengths, Mask
 from regard.masks._arguments import as_array
 
+_FULL = Full()
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -61,7 +62,7 @@ def refuse_unknown(unknown: dict[str, Any]) -> None:
 def as_mask(mask: Any) -> Mask:
     """Return the mask that is meant; a bool array becomes `Dense`."""
     if mask is None:
-        return Full()
+        return _FULL
     if isinstance(mask, Mask):
         return mask
     if isinstance(mask, list | tuple) or library_of("mask", mask) is not None:
@@ -104,7 +105,7 @@ def as_softcap(softcap: Any) -> float:
 
 
 def _finite(name: str, value: Any, hint: str) -> float:
-    value = value if library_of(name, value) is None else as_numpy(name, value)
+    value = value if isinstance(value, float) or library_of(name, value) is None else as_numpy(name, value)
     number = _fit.as_finite(value)
     if number is None or abs(number) > _FLOAT32_MAX:
         raise UnsupportedError(f"{name} is {value!r}; it must be one finite number within float32, {hint}")

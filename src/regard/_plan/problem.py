@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from regard._arrays import HasShapeAndDType, require_float
 from regard._errors import DTypeError, MaskError, ShapeError, UnsupportedError
@@ -15,6 +18,9 @@ from regard.masks import Mask
 
 from .options import as_mask, as_offset, as_scale, as_softcap, refuse_unknown, resolve_offset
 from .shapes import Shape, as_shape, broadcast_lead, check_heads, check_ranks, check_sinks, check_size, check_widths
+
+# Positions, one per batch entry, of a problem that is kept.
+MAX_KEPT_POSITIONS = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -46,17 +52,42 @@ class Problem:
         """Query heads of all batch members."""
         return math.prod(self.geometry.lead) * self.geometry.heads
 
+    @cached_property
+    def lasting(self) -> bool:
+        """Whether what is made from the problem may be kept and used for every equal one."""
+        return _lasts(self.mask, self.geometry.q_offset)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(_values(self))
+
+    # Asked at every call, and the same for good in this process: a pickle leaves it behind.
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Problem], tuple[Any, ...]]:
+        return Problem, _values(self)
+
     def user_shape(self, *last: int) -> tuple[int, ...]:
         """Shape ``(..., heads, *last)`` as the user sees it: without the head axis for 2-D inputs."""
         g = self.geometry
         return ((*g.lead, g.heads) if g.rank > 2 else ()) + last
 
 
+_values = attrgetter(*(field.name for field in fields(Problem)))
+
+
+class Described(NamedTuple):
+    """What a problem needs to know of an array that has no memory here."""
+
+    shape: Shape
+    dtype: np.dtype[Any]
+
+
 def make_problem(
     query: HasShapeAndDType,
     key: HasShapeAndDType,
     value: HasShapeAndDType,
-    *,
     mask: Any = None,
     bias: Any = None,
     q_offset: Any = None,
@@ -67,30 +98,29 @@ def make_problem(
     **unknown: Any,
 ) -> Problem:
     """Check a call; equal calls are checked once."""
-    refuse_unknown(unknown)
-    for name, array in (("query", query), ("key", key), ("value", value)):
-        if not hasattr(array, "shape") or not hasattr(array, "dtype"):
-            raise DTypeError(
-                f"{name} is of type {type(array).__name__}, without .shape and .dtype: pass an array, or an "
-                "object that has both, such as np.broadcast_to(np.float32(0), shape)"
-            )
+    if unknown:
+        refuse_unknown(unknown)
+    if not type(query) is type(key) is type(value) is np.ndarray:
+        query, key, value = _described("query", query), _described("key", key), _described("value", value)
     if dropout is not None:
         raise UnsupportedError(
             "dropout= is not supported by this version of regard; leave it out, as one does outside of training"
         )
-    added = None if bias is None else as_bias(bias)
-    dtype = _check_dtypes(query, key, value, added, sinks)
-    asked = as_mask(mask)
-    parse = _parse_cached if asked.cacheable else _parse
+    added = None if bias is None else _checked_bias(bias)
+    asked, offset = as_mask(mask), as_offset(q_offset)
+    parse = _parse_cached if _lasts(asked, offset) else _parse
+    # Equal arguments are one to the cache, 1 and True, 11 and 11.0: what each may be was checked before.
     problem = parse(
-        as_shape("query", query.shape),
-        as_shape("key", key.shape),
-        as_shape("value", value.shape),
+        query.shape,
+        key.shape,
+        value.shape,
+        query.dtype,
+        key.dtype,
+        value.dtype,
         None if added is None else added.positional,
-        None if sinks is None else as_shape("sinks", sinks.shape),
-        dtype,
+        None if sinks is None else _sinks_shape(sinks),
         asked,
-        as_offset(q_offset),
+        offset,
         as_scale(scale),
         as_softcap(softcap),
     )
@@ -99,19 +129,21 @@ def make_problem(
     return problem
 
 
-def _check_dtypes(
-    query: HasShapeAndDType,
-    key: HasShapeAndDType,
-    value: HasShapeAndDType,
-    bias: Bias | None,
-    sinks: HasShapeAndDType | None,
-) -> str:
-    named = {"query": query, "key": key, "value": value}
-    dtypes = {name: require_float(name, array.dtype) for name, array in named.items()}
-    if len(set(dtypes.values())) > 1:
-        found = ", ".join(f"{name} is {dtype}" for name, dtype in dtypes.items())
-        raise DTypeError(f"query, key and value must have one dtype, and {found}: cast them to one")
-    for part in () if bias is None else bias.parts:
+def _described(name: str, array: HasShapeAndDType) -> HasShapeAndDType:
+    """Return NumPy's arrays as they are, and of others what is needed, in NumPy's terms."""
+    if type(array) is np.ndarray:
+        return array
+    if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+        raise DTypeError(
+            f"{name} is of type {type(array).__name__}, without .shape and .dtype: pass an array, or an "
+            "object that has both, such as np.broadcast_to(np.float32(0), shape)"
+        )
+    return Described(as_shape(name, array.shape), require_float(name, array.dtype))
+
+
+def _checked_bias(bias: Any) -> Bias:
+    added = as_bias(bias)
+    for part in added.parts:
         if not isinstance(part, DenseBias):
             continue
         if part.array.dtype == bool:
@@ -119,23 +151,48 @@ def _check_dtypes(
                 "bias is a bool array, and a bias is float and is added: a bool array is a mask, pass mask="
             )
         require_float("bias", part.array.dtype)
-    if sinks is not None:
-        require_float("sinks", sinks.dtype)
-    return dtypes["query"].name
+    return added
+
+
+def _sinks_shape(sinks: HasShapeAndDType) -> Shape:
+    require_float("sinks", sinks.dtype)
+    return as_shape("sinks", sinks.shape)
+
+
+def _lasts(mask: Mask, q_offset: int | str | Offsets | None) -> bool:
+    """Whether equal masks and positions stay so, and are small enough to be kept by a cache."""
+    return mask.cacheable and not (isinstance(q_offset, Offsets) and len(q_offset.values) > MAX_KEPT_POSITIONS)
+
+
+def _check_dtypes(dtypes: dict[str, np.dtype[Any]]) -> str:
+    for name, dtype in dtypes.items():
+        require_float(name, dtype)
+    if len(set(dtypes.values())) > 1:
+        found = ", ".join(f"{name} is {dtype}" for name, dtype in dtypes.items())
+        raise DTypeError(f"query, key and value must have one dtype, and {found}: cast them to one")
+    return _name(dtypes["query"])
+
+
+@lru_cache(maxsize=16)
+def _name(dtype: np.dtype[Any]) -> str:
+    return dtype.name
 
 
 def _parse(
     query: Shape,
     key: Shape,
     value: Shape,
+    query_dtype: np.dtype[Any],
+    key_dtype: np.dtype[Any],
+    value_dtype: np.dtype[Any],
     positional_bias: bool | None,
     sinks: Shape | None,
-    dtype: str,
     mask: Mask,
     q_offset: int | str | Offsets | None,
     scale: float | None,
     softcap: float,
 ) -> Problem:
+    dtype = _check_dtypes({"query": query_dtype, "key": key_dtype, "value": value_dtype})
     check_ranks(query, key, value)
     lead = broadcast_lead(query, key, value)
     heads, kv_heads = check_heads(query, key, value)

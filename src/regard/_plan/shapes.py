@@ -53,6 +53,8 @@ def check_ranks(query: Shape, key: Shape, value: Shape) -> None:
 
 def broadcast_lead(query: Shape, key: Shape, value: Shape) -> Shape:
     """Return the common leading axes, those before (heads, S, D)."""
+    if query[:-3] == key[:-3] == value[:-3]:
+        return query[:-3]
     try:
         return np.broadcast_shapes(query[:-3], key[:-3], value[:-3])
     except ValueError:

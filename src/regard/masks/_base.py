@@ -7,6 +7,7 @@ import operator
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -191,9 +192,13 @@ class ArrayLeaf(Mask):
         mine, others = self.arguments, other.arguments
         return len(mine) == len(others) and all(map(np.array_equal, mine, others))
 
-    def __hash__(self) -> int:
+    @cached_property
+    def _hash(self) -> int:
         arrays = [np.asarray(argument) for argument in self.arguments]
         return hash((type(self), *((array.shape, array.tobytes()) for array in arrays)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(_spelled, self.arguments))})"

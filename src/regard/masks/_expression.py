@@ -41,6 +41,8 @@ class Expression(ABC):
     @property
     def held_bytes(self) -> float:
         """Size of the arrays that the mask holds; infinite where what it keeps may change."""
+        if not self.parts:
+            return 0
         apart = {id(part): part for part in self.parts}  # one mask may serve many heads
         return sum(part.held_bytes for part in apart.values())
 

@@ -103,8 +103,8 @@ def _of_spans(rows: slice, spans: RowSpans) -> Band:
     if spans.is_full():
         return Band(rows, "full", None)
     first = spans.data[..., :1, :, :]
-    data = first if np.all(spans.data == first) else spans.data
-    return Band(rows, "spans", np.ascontiguousarray(data))
+    data = first if spans.data.shape[-3] == 1 or np.all(spans.data == first) else spans.data
+    return Band(rows, "spans", data.copy())  # of its own, so that it keeps no larger array alive
 
 
 def _bits(mask: Expression, geometry: Geometry, rows: slice) -> Band:

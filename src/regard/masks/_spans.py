@@ -41,13 +41,21 @@ class RowSpans:
     @classmethod
     def from_ranges(cls, begin: IntArray | int, end: IntArray | int, keys: int) -> RowSpans:
         """One range per row, clipped to ``[0, keys]``; empty where ``end <= begin``."""
-        ends = np.broadcast_arrays(np.clip(begin, 0, keys), np.clip(end, 0, keys))
-        return cls.from_edges(np.stack(ends, axis=-1), keys)
+        data = np.empty((*np.broadcast(begin, end).shape, 1, 2), np.int64)
+        data[..., 0, 0], data[..., 0, 1] = begin, end
+        # One range needs no sorting; np.clip takes several times as long as these two.
+        np.minimum(np.maximum(data, 0, out=data), keys, out=data)
+        used = data[..., 0, 0] < data[..., 0, 1]
+        if not used.all():
+            data[~used] = keys
+        return cls(data if used.any() else data[..., :0, :], keys)
 
     @classmethod
     def alike(cls, geometry: Geometry, end: int) -> RowSpans:
         """Every row keeps the keys before ``end``."""
-        return cls.from_ranges(np.zeros((1,) * (len(geometry.lead) + 2), np.int64), end, geometry.keys)
+        last = min(max(end, 0), geometry.keys)
+        ranges = np.array((0, last) if last else (), np.int64)
+        return cls(ranges.reshape((1,) * (len(geometry.lead) + 2) + (len(ranges) // 2, 2)), geometry.keys)
 
     @classmethod
     def from_edges(cls, edges: IntArray, keys: int) -> RowSpans:
@@ -88,6 +96,9 @@ class RowSpans:
         return self.data.reshape(*self.data.shape[:-2], 2 * self.width)
 
     def __and__(self, other: RowSpans) -> RowSpans:
+        if self.width == other.width == 1:  # as in a causal window, at a tenth of the time
+            begin, end = np.maximum(self.data, other.data)[..., 0, 0], np.minimum(self.data, other.data)[..., 0, 1]
+            return RowSpans.from_ranges(begin, end, self.keys)
         return _overlap(self, other, depth=2)
 
     def __or__(self, other: RowSpans) -> RowSpans:
@@ -114,7 +125,9 @@ class RowSpans:
 
     def is_full(self) -> bool:
         """Whether every row keeps every key; never true without keys."""
-        return self.width == 1 and bool(np.all(self.data == (0, self.keys)))
+        if self.data.size == 2:  # one row for all, without a call of NumPy's for each side
+            return bool(self.data.ravel().tolist() == [0, self.keys])
+        return self.width == 1 and not self.data[..., 0].any() and bool((self.data[..., 1] == self.keys).all())
 
     def to_dense(self) -> BoolArray:
         """Spell the set out as bool, ``(..., rows, keys)``."""
