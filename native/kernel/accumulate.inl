@@ -32,7 +32,7 @@ template <class N, class Row>
 inline void few_accumulate(const typename N::T* weights, const Rows<Row>& value, int begin, int end, int rows,
                            int width, const typename N::T* shrink, typename N::T* out, Ahead keys) {
   constexpr int kColumns = N::kCols * N::kLanes;
-  const int lines = keys.share(1, (width + kColumns - 1) / kColumns);
+  const int lines = keys.share(int64_t(end - begin) * ((width + kColumns - 1) / kColumns));
   accumulate<N>(weights, value, begin, end, rows, width, shrink, out, [&] { keys.fetch(lines); });
 }
 

@@ -14,30 +14,39 @@ class Ahead {
  public:
   template <class E>
   Ahead(const Rows<E>& rows, int width, int64_t begin, int64_t end)
-      : row_(reinterpret_cast<const char*>(rows.at(begin))),
-        step_(rows.row * ptrdiff_t(sizeof(E))),
-        bytes_(width * ptrdiff_t(sizeof(E))),
-        left_(end - begin) {}
-  // Lines that are due in each of so many steps, if these bring so many rows.
-  int share(int rows, int steps) const {
-    const ptrdiff_t lines = (bytes_ + 63) / 64 * rows;
+      : at_(reinterpret_cast<const char*>(rows.at(begin))),
+        row_(rows.row * ptrdiff_t(sizeof(E))),
+        lines_((width * ptrdiff_t(sizeof(E)) + 63) / 64),
+        left_(end - begin) {
+    if (row_ == lines_ * 64 && left_ > 0) {  // no gaps: all of it is one row
+      lines_ *= left_;
+      left_ = 1;
+    }
+    ahead_ = left_ > 0 ? lines_ : 0;
+  }
+  // Lines that are due in each of so many steps.
+  int share(int64_t steps) const {
+    const int64_t lines = left_ > 0 ? lines_ * left_ : 0;
     return steps > 0 ? static_cast<int>((lines + steps - 1) / steps) : 0;
   }
   void fetch(int lines) {
-    for (; lines > 0 && left_ > 0; --lines) {
-      __builtin_prefetch(row_ + at_);
+    for (; lines > 0; --lines) {
+      if (ahead_ == 0) {
+        if (left_ <= 1) return;
+        --left_;
+        at_ += row_ - lines_ * 64;
+        ahead_ = lines_;
+      }
+      __builtin_prefetch(at_);
       at_ += 64;
-      if (at_ < bytes_) continue;
-      at_ = 0;
-      row_ += step_;
-      --left_;
+      --ahead_;
     }
   }
 
  private:
-  const char* row_;
-  ptrdiff_t step_, bytes_, at_ = 0;
-  int64_t left_;
+  const char* at_;
+  ptrdiff_t row_, lines_;  // from row to row, and of one row
+  int64_t left_, ahead_;   // rows, this one too, and lines of this one
 };
 
 // Whether rows of E, from this place on, can be read as they lie.

@@ -25,28 +25,36 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
   V acc[G][4];
 #pragma GCC unroll 16
   for (int i = 0; i < G * 4; ++i) acc[i / 4][i % 4] = N::set(0);
-  const auto add = [&](int g, V column, const T* q) {
+  const auto add = [&](const V (&column)[G], const T* q) {
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) acc[g][r] = N::fma(column, N::set(q[r]), acc[g][r]);
+    for (int r = 0; r < R; ++r) {
+      const V x = N::set(q[r]);
+#pragma GCC unroll 4
+      for (int g = 0; g < G; ++g) acc[g][r] = N::fma(column[g], x, acc[g][r]);
+    }
   };
   int c = 0;
   for (; c + 4 <= d; c += 4) {
     fetch();
+    V columns[G][4];
 #pragma GCC unroll 4
-    for (int g = 0; g < G; ++g) {
-      V column[4];
-      N::load_columns(key.at(first + g * N::kLanes) + c, key.row, column);
+    for (int g = 0; g < G; ++g) N::load_columns(key.at(first + g * N::kLanes) + c, key.row, columns[g]);
 #pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) add(g, column[i], query + ptrdiff_t(c + i) * kPanel);
+    for (int i = 0; i < 4; ++i) {
+      V column[G];
+#pragma GCC unroll 4
+      for (int g = 0; g < G; ++g) column[g] = columns[g][i];
+      add(column, query + ptrdiff_t(c + i) * kPanel);
     }
   }
   for (; c < d; ++c) {
-#pragma GCC unroll 4
+    V column[G];
     for (int g = 0; g < G; ++g) {
       T lane[N::kLanes];
       for (int l = 0; l < N::kLanes; ++l) lane[l] = widen(key.at(first + g * N::kLanes + l)[c]);
-      add(g, N::load(lane), query + ptrdiff_t(c) * kPanel);
+      column[g] = N::load(lane);
     }
+    add(column, query + ptrdiff_t(c) * kPanel);
   }
 #pragma GCC unroll 4
   for (int g = 0; g < G; ++g) {
@@ -61,7 +69,7 @@ template <class N, int R, class Row>
 inline void few_scores(const Rows<Row>& key, int begin, int end, const typename N::T* query, int d,
                        typename N::T scale, typename N::T* to, Ahead values) {
   constexpr int kGroups = R == 4 ? 2 : 4, kStep = kGroups * N::kLanes;
-  const int lines = values.share(kStep, d / 4);
+  const int lines = values.share(int64_t(end - begin) / kStep * (d / 4));
   int j = begin;
   for (; j + kStep <= end; j += kStep) {
     few_scores_step<N, R, kGroups>(key, j, query, d, scale, to, [&] { values.fetch(lines); });
