@@ -33,6 +33,13 @@ inline double share_of_keys(const Problem& p, int64_t head, double lse) {
   return p.sinks ? 1 / (1 + ::exp(p.sinks[head] - lse)) : 1;
 }
 
+// A sum of 0 in a row that keeps keys: all its scores are -inf, and 0/0 is no number.
+template <class N>
+inline double logsumexp(const State<N>& s, int r) {
+  const bool none = s.seen[r] && s.sum[r] == 0;
+  return none ? __builtin_nan("") : s.max[r] + ::log(static_cast<double>(s.sum[r]));
+}
+
 // `seen` tells, from mask and bias alone, whether the row keeps any key: a score of -inf or NaN is not an absent
 // key. An empty row has sum 0, and is written as 0 / 1.
 template <class N, class Stored>
@@ -41,9 +48,7 @@ void finish(const Problem& p, const Block& block, const State<N>& s) {
   for (int r = 0; r < block.rows; ++r) {
     const T* const row = s.out + ptrdiff_t(r) * padded<N>(p.dv);
     const int64_t head = block.head[r], query = block.query[r];
-    // A sum of 0 in a row that keeps keys: all its scores are -inf, and 0/0 is no number.
-    const bool none = s.seen[r] && s.sum[r] == 0;
-    const double lse = none ? __builtin_nan("") : s.max[r] + ::log(static_cast<double>(s.sum[r]));
+    const double lse = p.sinks || p.stats.lse ? logsumexp(s, r) : 0;  // a logarithm is dear where rows are short
     const double share = s.seen[r] ? share_of_keys(p, head, lse) : 1;
     const T divisor = s.seen[r] ? s.sum[r] : T(1);
     write_row<T, Stored>(p.out, head, query, row, p.dv, divisor, static_cast<T>(share));
