@@ -35,18 +35,14 @@ struct Tile {
   enum { kUnknown, kFinite, kNonfinite } content;
 };
 
-// Brings the tile in, when the first panel asks for it: one that every row drops is never read. Of rows that lie a
-// multiple of 512 bytes apart, a first-level cache of 64 sets of 8 lines holds only 64 at one column: where several
-// panels read them, the tile is copied.
+// Brings the tile in, when the first panel asks for it: one that every row drops is never read.
 template <class N, class Stored, class Row>
 void open_tile(const Panel& panel, Tile<N, Row>& t, Scratch<N>& s) {
   if (t.open) return;
   const Problem& p = panel.p;
-  const bool crowded = p.value.row % 512 == 0 && panel.block.rows > Scratch<N>::kPanel;
-  const bool whole = padded<N>(p.dv) == p.dv;
-  t.key = take_rows<N, Stored, Row>(p.key, panel.head(0), t.first, t.count, p.d, p.d, true, s.key);
-  t.value = take_rows<N, Stored, Row>(p.value, panel.head(0), t.first, t.count, p.dv, spaced<N>(p.dv),
-                                      whole && !crowded, s.value);
+  const int width = padded<N>(p.dv);
+  t.key = take_rows<N, Stored, Row>(p.key, panel.head(0), t.first, t.count, p.d, p.d, s.key);
+  t.value = take_rows<N, Stored, Row>(p.value, panel.head(0), t.first, t.count, p.dv, width, s.value);
   t.open = true;
 }
 

@@ -18,13 +18,6 @@ inline int padded(int dv) {
   return (dv + N::kLanes - 1) / N::kLanes * N::kLanes;
 }
 
-// Columns between the rows of a copied tile of values: never a multiple of 512 bytes, see `open_tile`.
-template <class N>
-inline int spaced(int dv) {
-  const int width = padded<N>(dv), line = 64 / sizeof(typename N::T);
-  return width * sizeof(typename N::T) % 512 == 0 ? width + line : width;
-}
-
 // What a block of rows knows of the keys that it has folded: the monoid of online softmax.
 template <class N>
 struct State {
@@ -57,7 +50,7 @@ struct Scratch {
   T* shrink;             // [row]: what a fold says of the output so far
   T* grow;               // [row]: and a merge of the output that joins it
   T* key;                // [key][d]: a key tile whose rows cannot be read as they lie
-  T* value;              // [key][spaced dv]: the same of values
+  T* value;              // [key][padded dv]: the same of values
   T* contained;          // [key][padded dv]: values with their non-finite elements zeroed
   uint32_t* kept;        // [word][lane]: a bit per key of the tile
   Reach* reach;          // [panel]: what is known of its mask beforehand
@@ -69,7 +62,7 @@ struct Scratch {
     cut(shrink, kBlockRows);
     cut(grow, kBlockRows);
     cut(key, size_t(tile) * d);
-    cut(value, size_t(tile) * spaced<N>(dv));
+    cut(value, size_t(tile) * padded<N>(dv));
     cut(contained, size_t(tile) * padded<N>(dv));
     cut(kept, size_t(kMaxTile / 32) * kPanel);
     cut(reach, kBlockRows / kPanel);

@@ -50,7 +50,7 @@ void weights(const Problem& p, const Block& block, int64_t begin, int64_t end, c
   for (int64_t first = begin; first < end; first += tile) {
     if (!p.go_on(p.watch)) return;
     const int count = end - first < tile ? static_cast<int>(end - first) : tile;
-    const Rows<T> key = take_rows<N, Stored, T>(p.key, block.head[0], first, count, p.d, p.d, true, s.key);
+    const Rows<T> key = take_rows<N, Stored, T>(p.key, block.head[0], first, count, p.d, p.d, s.key);
     for (int r = 0; r < block.rows; r += kPanel) {
       weigh_panel<N, N::kCols>(Panel{p, block, r, panel_rows(block, r, kPanel)}, first, count, begin, key, s);
     }
