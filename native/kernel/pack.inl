@@ -30,23 +30,26 @@ class Ahead {
     return steps > 0 ? static_cast<int>((lines + steps - 1) / steps) : 0;
   }
   void fetch(int lines) {
-    for (; lines > 0; --lines) {
-      if (ahead_ == 0) {
-        if (left_ <= 1) return;
-        --left_;
-        at_ += row_ - lines_ * 64;
-        ahead_ = lines_;
-      }
-      __builtin_prefetch(at_);
-      at_ += 64;
-      --ahead_;
+    for (; lines > ahead_; ahead_ = lines_) {
+      lines -= static_cast<int>(ahead_);
+      prefetch(ahead_);
+      ahead_ = 0;
+      if (left_ <= 1) return;
+      --left_;
+      at_ += row_ - lines_ * 64;
     }
+    prefetch(lines);
+    ahead_ -= lines;
   }
 
  private:
   const char* at_;
   ptrdiff_t row_, lines_;  // from row to row, and of one row
   int64_t left_, ahead_;   // rows, this one too, and lines of this one
+
+  void prefetch(int64_t lines) {
+    for (; lines > 0; --lines, at_ += 64) __builtin_prefetch(at_);
+  }
 };
 
 // Whether rows of E, from this place on, can be read as they lie.

@@ -43,6 +43,18 @@ struct F32 {
     for (int r = 0; r < 4; ++r) x[r] = pair(p + r * row, p + (r + 4) * row);
     transpose(x);
   }
+  // Two neighbours are one word until they are apart: half of the shuffles.
+  static void load_columns(const BFloat16* p, ptrdiff_t row, V (&x)[4]) {
+    const __m256 a = rows(p, p + row, p + 4 * row, p + 5 * row);
+    const __m256 b = rows(p + 2 * row, p + 3 * row, p + 6 * row, p + 7 * row);
+    const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000));
+    const __m256i first = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
+    const __m256i second = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd));
+    x[0] = _mm256_castsi256_ps(_mm256_slli_epi32(first, 16));
+    x[1] = _mm256_castsi256_ps(_mm256_and_si256(first, high));
+    x[2] = _mm256_castsi256_ps(_mm256_slli_epi32(second, 16));
+    x[3] = _mm256_castsi256_ps(_mm256_and_si256(second, high));
+  }
   static void store_columns(V (&x)[4], T* p, ptrdiff_t row) {
     transpose(x);
     for (int r = 0; r < 4; ++r) {
@@ -60,11 +72,14 @@ struct F32 {
     return _mm_unpacklo_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(low)),
                               _mm_loadl_epi64(reinterpret_cast<const __m128i*>(high)));
   }
+  template <class E>
+  static __m256 rows(const E* a, const E* b, const E* c, const E* d) {
+    return _mm256_castsi256_ps(_mm256_set_m128i(both(c, d), both(a, b)));
+  }
   static V pair(const float* low, const float* high) {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
   }
   static V pair(const Half* low, const Half* high) { return _mm256_cvtph_ps(both(low, high)); }
-  static V pair(const BFloat16* low, const BFloat16* high) { return widen8(both(low, high)); }
   // Of each half.
   static void transpose(V (&x)[4]) {
     const V a = _mm256_unpacklo_ps(x[0], x[1]), b = _mm256_unpackhi_ps(x[0], x[1]);
