@@ -1,4 +1,4 @@
-"""The canonical order of docs/contract.md ("In what order") once more, in NumPy: it is the one that runs, bit for bit."""
+"""The canonical order of docs/contract.md ("In what order") once more, in NumPy: it is what runs, bit for bit."""
 
 import math
 from dataclasses import dataclass
@@ -41,22 +41,22 @@ class Order:
         return np.where(keep, x * np.float32(scale), np.float32(-np.inf))
 
     def fold(self, state, s, v):
-        m, l, o = state
+        m, total, out = state
         peak = np.maximum(m, s.max(axis=1))
         base = np.where(np.isneginf(peak), 0, peak)
-        p, t, b = exp(s - base[:, None]), np.zeros_like(l), np.zeros_like(o)
+        p, t, b = exp(s - base[:, None]), np.zeros_like(total), np.zeros_like(out)
         for j in range(len(v)):
             t = t + p[:, j]
             b = p[:, j, None] * v[j] + b
         a = exp(m - base)
-        return peak, l * a + t, o * a[:, None] + b
+        return peak, total * a + t, out * a[:, None] + b
 
     def merge(self, state, after):
-        (m, l, o), (n, k, w) = state, after
+        (m, total, out), (n, part, more) = state, after
         peak = np.maximum(m, n)
         base = np.where(np.isneginf(peak), 0, peak)
         a, g = exp(m - base), exp(n - base)
-        return peak, l * a + k * g, o * a[:, None] + w * g[:, None]
+        return peak, total * a + part * g, out * a[:, None] + more * g[:, None]
 
     def attention(self, s, v):
         """Output and logsumexp from scores, of the dtype of the values."""
@@ -74,9 +74,9 @@ class Order:
         state = nothing
         for chunk in reversed(chunks) if self.backwards else chunks:
             state = self.merge(state, chunk)
-        m, l, o = state
-        lse = m + np.array([math.log(x) if x else -math.inf for x in l.tolist()])
-        return np.where(l[:, None] > 0, o / np.where(l > 0, l, 1)[:, None], 0), lse.astype(v.dtype)
+        m, total, out = state
+        lse = m + np.array([math.log(x) if x else -math.inf for x in total.tolist()])
+        return out / np.where(total > 0, total, 1)[:, None], lse.astype(v.dtype)
 
 
 OTHERS = [

@@ -32,7 +32,8 @@ def test_decoding_step_equals_prefill(target, normal, dtype, sizes):
     heads, kv, d, dv = sizes
     border = 768 if d > 256 else 1536
     for first, last in ((border - 40, border + 30), (2 * border - 2, 2 * border + 8)):
-        q, k, v = (normal(h, n, w).astype(dtype) for h, n, w in ((heads, last - first, d), (kv, last, d), (kv, last, dv)))
+        shapes = (heads, last - first, d), (kv, last, d), (kv, last, dv)
+        q, k, v = (normal(*shape).astype(dtype) for shape in shapes)
         prefill, _ = forward(q, k, v, 2, mask=rg.Causal(), q_offset=first)
         for i in {first, border - 1, border, border + 1, 2 * border - 1, 2 * border, 2 * border + 5, last - 1}:
             if not first <= i < last:
@@ -40,6 +41,12 @@ def test_decoding_step_equals_prefill(target, normal, dtype, sizes):
             for threads in (1, 2):
                 step, _ = forward(q[:, i - first : i - first + 1], k[:, : i + 1], v[:, : i + 1], threads)
                 assert_alike(step, prefill, np.s_[:, i - first : i - first + 1])
+
+
+def test_a_decoding_step_of_two_threads_is_cut():
+    """So that the test above compares chunks of one thread with chunks of several."""
+    q, k, v = (np.ones((8, n, 64), np.float32) for n in (1, 1537, 1537))
+    assert [forward(q, k, v, threads)[1].tiles.chunk_bytes > 0 for threads in (1, 2)] == [False, True]
 
 
 def random(seed, *shape):
