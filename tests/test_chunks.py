@@ -203,6 +203,15 @@ def test_strides(target, normal, dtype, layout, widths, rows):
         assert_alike(got, want)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("rows", "d", "dv"), [(20, 64, 0), (20, 0, 64), (0, 64, 64)])
+def test_sizes_of_zero(target, rows, d, dv, threads):
+    arrays = [np.ones(shape, np.float32) for shape in ((4, rows, d), (4, 3500, d), (4, 3500, dv))]
+    (out, lse, *_), _ = forward(*arrays, threads, scale=0)
+    assert_same_bits(out, np.ones((4, rows, dv), np.float32))
+    assert np.allclose(lse, np.log(3500), rtol=1e-6)
+
+
 def test_heads_that_share_memory(target, normal, dtype):
     """Broadcast heads are folded in blocks together, copies of them apart."""
     q, k, v = normal(5, 3, 24).astype(dtype), normal(1, 1700, 24).astype(dtype), normal(1, 1700, 16).astype(dtype)
