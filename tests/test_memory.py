@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import regard as rg
 
 BUDGET = 100e6
 KEYS = 131072
@@ -162,6 +165,16 @@ def test_many_calls_keep_nothing():
     )
     outputs = 63 * 512 * 8 * 4
     assert extra(call, queries=512, d=8) < 30e6 + outputs
+
+
+def test_states_of_chunks_take_what_the_plan_says():
+    """Two threads share the keys of 15 blocks of rows: 15 x 86 states of 64 rows."""
+    arrays = [np.broadcast_to(np.float32(0), (1, 1, n, 32)) for n in (960, KEYS, KEYS)]
+    with rg.config(num_threads=2):
+        plan = rg.plan(*arrays)
+    assert 10e6 < plan.tiles.chunk_bytes < 1 << 24
+    taken = extra("rg.attention(q, k, v)", "rg.config(num_threads=2).__enter__()", queries=960, d=32)
+    assert 0.9 * plan.tiles.chunk_bytes < taken < plan.workspace_bytes + 3e6
 
 
 def test_these_tests_can_fail():

@@ -31,7 +31,7 @@ def test_facts_are_json_and_leave_nothing_out(shapes, options):
         assert facts.pop(name) == getattr(made, name)
     for name in ("kv_heads", "d", "dv", "dtype", "scale", "bias", "sinks"):
         assert facts.pop(name) == getattr(problem, name)
-    tiles = facts.pop("tiles") | {name: facts.pop(name) for name in ("mask_bytes", "bias_bytes")}
+    tiles = facts.pop("tiles") | {name: facts.pop(name) for name in ("mask_bytes", "bias_bytes", "chunk_bytes")}
     assert tiles == dataclasses.asdict(made.tiles)
     assert facts.pop("scores") == list(problem.geometry.user_shape)
     assert facts.pop("scores_bytes") == made.scores_bytes == np.prod(problem.geometry.shape) * 4
@@ -46,13 +46,35 @@ def test_the_workspace_is_scratch_mask_and_tables(shapes, options):
     with rg.config(num_threads=3):
         made = rg.plan(*(like(*shape) for shape in shapes), **options)
     tiles = made.tiles
-    assert made.workspace_bytes == 3 * made.scratch_bytes + tiles.mask_bytes + tiles.bias_bytes
+    assert made.workspace_bytes == 3 * made.scratch_bytes + tiles.mask_bytes + tiles.bias_bytes + tiles.chunk_bytes
     assert f"{made.workspace_bytes:,} bytes at most besides inputs and output" in made.told()["memory"]
     assert f"all scores would be {made.scores_bytes:,} bytes" in made.told()["memory"]
     uncounted = dataclasses.replace(made, tiles=None)
     assert uncounted.workspace_bytes is None
     assert uncounted.facts()["tiles"] is None
     assert set(made.told()) - set(uncounted.told()) == {"tiles", "memory"}
+
+
+def test_states_of_chunks_are_counted():
+    """Two blocks of 4 rows, each over 27 chunks of 1536 keys, if two threads are to share them."""
+
+    def planned(threads, queries=1, keys=40_000, **options):
+        with rg.config(num_threads=threads):
+            return rg.plan(like(8, queries, 64), *[like(2, keys, 64)] * 2, **options)
+
+    assert planned(1).tiles.chunk_bytes == 0
+    made = planned(2)
+    output, numbers = 4 * 64 * 4, 3 * 64  # maximum, sum and whether a key is kept: a line of memory each
+    assert made.tiles.chunk_bytes == 2 * 27 * (output + numbers)
+    assert made.workspace_bytes == 2 * made.scratch_bytes + made.tiles.chunk_bytes
+    assert f"states of chunks {made.tiles.chunk_bytes:,} bytes" in made.told()["memory"]
+    assert planned(2, mask=rg.KeyLengths(3000)).tiles.chunk_bytes == 2 * 2 * (output + numbers)
+    assert planned(2, keys=1536).tiles.chunk_bytes == 0
+    assert planned(2, queries=1000).tiles.chunk_bytes == 0  # enough blocks
+    sizes = [planned(4, queries=150, keys=n).tiles.chunk_bytes for n in (1537, 10_000, 60_000, 120_000)]
+    assert sizes[:3] == sorted(sizes[:3])
+    assert 0 < sizes[0] < 1 << 20 < sizes[2] <= 1 << 24
+    assert sizes[-1] == 0  # they would take more than 16 MiB: blocks are handed out whole
 
 
 @pytest.mark.parametrize(("shapes", "options"), CALLS, ids=str)

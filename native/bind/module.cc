@@ -363,6 +363,22 @@ NB_MODULE(_native, m) {
       },
       "target"_a, "dtype"_a, "key"_a, "value"_a, "sizes"_a, "band"_a);
   m.def(
+      "chunk_bytes",
+      [](const std::string& target, int dtype, int threads, const View& key, const View& value, const Sizes& sizes,
+         const Band& band) {
+        const Problem p = make_problem(key.input(), key.input(), value.input(), sizes, band);
+        return chunk_bytes(engine_of(target, dtype), p, threads);
+      },
+      "target"_a, "dtype"_a, "threads"_a, "key"_a, "value"_a, "sizes"_a, "band"_a);
+  m.def(
+      "task_pairs",
+      [](const std::string& target, int dtype, int threads, const View& key, const View& value, const Sizes& sizes,
+         const Band& band) {
+        const Problem p = make_problem(key.input(), key.input(), value.input(), sizes, band);
+        return task_pairs(engine_of(target, dtype), p, threads);
+      },
+      "target"_a, "dtype"_a, "threads"_a, "key"_a, "value"_a, "sizes"_a, "band"_a);
+  m.def(
       "kernel",
       [](const std::string& target, int dtype, int d, int dv) {
         const Engine& engine = engine_of(target, dtype);

@@ -154,6 +154,10 @@ class Chunks {
   }
   size_t bytes() const { return bytes_; }
   int64_t tasks() const { return static_cast<int64_t>(tasks_.size()); }
+  int64_t block_of(int64_t task) const { return tasks_[static_cast<size_t>(task)].first; }
+  int64_t chunk_of(int64_t task) const {
+    return pieces_[static_cast<size_t>(block_of(task))].first + tasks_[static_cast<size_t>(task)].second;
+  }
 
   bool take_memory() {
     memory_.reset(static_cast<char*>(::operator new(bytes_, kAlign, std::nothrow)));
@@ -191,6 +195,16 @@ class Chunks {
 // many bytes. Cut or not, the bits are the same.
 constexpr int64_t kEnoughBlocks = 8;
 constexpr size_t kMostStates = size_t(1) << 24;
+
+// Null where the blocks are handed out whole.
+std::unique_ptr<Chunks> chunks_of(const Engine& engine, const Problem& p, const Schedule& schedule, int threads) {
+  if (useful_threads(p, p.keys, threads) <= 1 || schedule.tasks() >= kEnoughBlocks * threads ||
+      p.keys <= engine.chunk_keys(p.d, p.dv)) {
+    return nullptr;
+  }
+  auto chunks = std::make_unique<Chunks>(engine, p, schedule);
+  return chunks->bytes() <= kMostStates ? std::move(chunks) : nullptr;
+}
 
 // Adds what became of the tiles of one block. A span drops no tile that it covers: differences over the tiles count
 // the rows that see each of them and those that keep all of it.
@@ -242,14 +256,11 @@ Outcome attend(const Engine& engine, const Problem& p, int threads, const Poll& 
   const auto whole = [&](const Problem& watched, int64_t task, char* scratch) {
     engine.attend(watched, schedule.block(task), scratch);
   };
-  if (useful_threads(p, p.keys, threads) > 1 && schedule.tasks() < kEnoughBlocks * threads &&
-      p.keys > engine.chunk_keys(p.d, p.dv)) {
-    Chunks chunks(engine, p, schedule);
-    if (chunks.bytes() <= kMostStates && chunks.take_memory()) {
-      return for_each_task(
-          engine, p, chunks.tasks(), threads, poll,
-          [&](const Problem& watched, int64_t task, char* scratch) { chunks.run(watched, task, scratch); });
-    }
+  const auto chunks = chunks_of(engine, p, schedule, threads);
+  if (chunks && chunks->take_memory()) {
+    return for_each_task(
+        engine, p, chunks->tasks(), threads, poll,
+        [&](const Problem& watched, int64_t task, char* scratch) { chunks->run(watched, task, scratch); });
   }
   return for_each_task(engine, p, schedule.tasks(), threads, poll, whole);
 }
@@ -260,6 +271,26 @@ Outcome weights(const Engine& engine, const Problem& p, int64_t begin, int64_t e
                        [&](const Problem& watched, int64_t task, char* scratch) {
                          engine.weights(watched, schedule.block(task), begin, end, scratch);
                        });
+}
+
+size_t chunk_bytes(const Engine& engine, const Problem& p, int threads) {
+  const Schedule schedule(p);
+  const auto chunks = chunks_of(engine, p, schedule, threads);
+  return chunks ? chunks->bytes() : 0;
+}
+
+std::vector<int64_t> task_pairs(const Engine& engine, const Problem& p, int threads) {
+  const Schedule schedule(p);
+  const auto chunks = chunks_of(engine, p, schedule, threads);
+  const int tile = engine.tile_keys(p.d, p.dv);
+  const int64_t size = engine.chunk_keys(p.d, p.dv);
+  std::vector<int64_t> pairs;
+  for (int64_t task = (chunks ? chunks->tasks() : schedule.tasks()) - 1; task >= 0; --task) {
+    const int64_t first = chunks ? chunks->chunk_of(task) * size : 0, end = chunks ? first + size : p.keys;
+    const Block block = schedule.block(chunks ? chunks->block_of(task) : task);
+    pairs.push_back(count_pairs(p, block, {first, std::min(end, p.keys)}, tile));
+  }
+  return pairs;
 }
 
 TileCount count_tiles(const Engine& engine, const Problem& p) {

@@ -192,4 +192,20 @@ TileCount count_tiles(const Problem& p, const Block& block, int tile) {
   return n;
 }
 
+int64_t count_pairs(const Problem& p, const Block& block, Range keys, int tile) {
+  int64_t pairs = 0;
+  for (int64_t first = keys.begin; first < keys.end; first += tile) {
+    const int count = static_cast<int>(std::min<int64_t>(tile, keys.end - first));
+    int begin = count, end = 0;
+    for (int r = 0; r < block.rows; ++r) {
+      const Cover c = cover(p.mask, block.head[r], block.query[r], first, count);
+      if (c.begin == c.end) continue;
+      begin = std::min(begin, c.begin);
+      end = std::max(end, c.end);
+    }
+    pairs += int64_t(block.rows) * std::max(end - begin, 0);
+  }
+  return pairs;
+}
+
 }  // namespace regard

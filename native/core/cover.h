@@ -51,4 +51,8 @@ struct TileCount {
 };
 TileCount count_tiles(const Problem&, const Block&, int tile);
 
+// Pairs of query and key that a block computes in the tiles of these keys: its rows times, per tile, the keys from the
+// first to the last that one of them keeps. `keys` begins at a tile's first.
+int64_t count_pairs(const Problem&, const Block&, Range keys, int tile);
+
 }  // namespace regard

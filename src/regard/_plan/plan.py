@@ -19,7 +19,8 @@ class Tiles:
 
     ``visited`` of them were or will be computed, ``partial`` of these with a mask, and ``skipped`` never read.
     ``mask_bytes`` is the largest band of lowered mask that is held at a time, ``bias_bytes`` what the tables of a
-    bias take; an array of the user's is not counted.
+    bias take; an array of the user's is not counted. ``chunk_bytes`` is what several threads take for the parts of few
+    rows over many keys, at most 16 MiB; 0 where there are rows enough for all of them.
     """
 
     visited: int
@@ -27,6 +28,7 @@ class Tiles:
     skipped: int
     mask_bytes: int
     bias_bytes: int
+    chunk_bytes: int
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Plan:
         Threads at most; query rows of one task; keys of one tile.
     scratch_bytes
         Working memory of one thread, which it keeps. Nothing else is allocated but the outputs, a few numbers per
-        head, one band of lowered mask, and the tables of a bias.
+        head, one band of lowered mask, the tables of a bias, and the states of chunks of keys.
     tiles
         What became of the tiles; None where nobody asked for the count.
     """
@@ -72,7 +74,8 @@ class Plan:
         """
         if self.tiles is None:
             return None
-        return self.threads * self.scratch_bytes + self.tiles.mask_bytes + self.tiles.bias_bytes
+        tiles = self.tiles
+        return self.threads * self.scratch_bytes + tiles.mask_bytes + tiles.bias_bytes + tiles.chunk_bytes
 
     @property
     def scores_bytes(self) -> int:
@@ -112,6 +115,7 @@ class Plan:
             "tiles": tiles and {"visited": tiles.visited, "partial": tiles.partial, "skipped": tiles.skipped},
             "mask_bytes": tiles and tiles.mask_bytes,
             "bias_bytes": tiles and tiles.bias_bytes,
+            "chunk_bytes": tiles and tiles.chunk_bytes,
             "workspace_bytes": self.workspace_bytes,
             "scores_bytes": self.scores_bytes,
         }
@@ -137,6 +141,7 @@ class Plan:
             parts = [f"scratch {self.threads * self.scratch_bytes:,} bytes"]
             parts += [f"mask bands {tiles.mask_bytes:,} bytes"] if tiles.mask_bytes else []
             parts += [f"bias tables {tiles.bias_bytes:,} bytes"] if tiles.bias_bytes else []
+            parts += [f"states of chunks {tiles.chunk_bytes:,} bytes"] if tiles.chunk_bytes else []
             lines["memory"] = (
                 f"{self.workspace_bytes:,} bytes at most besides inputs and output ({', '.join(parts)}); "
                 f"all scores would be {self.scores_bytes:,} bytes"

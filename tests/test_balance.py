@@ -1,0 +1,80 @@
+"""Threads get equal work, shown by counting: tasks are dealt out as the engine does, and no clock is read."""
+
+import heapq
+
+import numpy as np
+import pytest
+
+import regard as rg
+from regard import _engine, _native
+from regard.masks._lower import lower
+
+WINDOW = rg.Causal() & rg.Window(left=256)
+# Query, and keys where there are others.
+PROBLEMS = {
+    "full": ((1, 8, 2048, 64), None, {}),
+    "causal": ((1, 8, 2048, 64), None, {"mask": rg.Causal()}),
+    "sizes that divide nothing": ((1, 7, 1999, 64), None, {}),
+    "the same, causal": ((1, 7, 1999, 64), None, {"mask": rg.Causal()}),
+    "causal window": ((1, 4, 8192, 64), None, {"mask": WINDOW}),
+    "grouped heads": ((1, 32, 1024, 128), (1, 8, 1024, 128), {"mask": rg.Causal()}),
+    "one head": ((1, 1, 8192, 64), None, {"mask": rg.Causal()}),
+    "decoding, one kv head": ((1, 8, 1, 128), (1, 1, 65536, 128), {}),
+    "decoding, 8 kv heads": ((1, 32, 1, 128), (1, 8, 32768, 128), {}),
+}
+
+
+def tasks_of(name, threads):
+    """Pairs that each task computes, in the order in which tasks are handed out, band by band of the mask."""
+    query, keys, options = PROBLEMS[name]
+    arrays = [np.broadcast_to(np.float32(0), shape) for shape in (query, keys or query, keys or query)]
+    with rg.config(num_threads=threads):
+        plan = rg.plan(*arrays, **options)
+    problem = plan.problem
+    key, value = (_native.View(offsets, offsets, 0, 0) for offsets in _engine.kv_heads_assumed(problem))
+    kernel, sizes = (plan.target, _engine.dtype_number(problem), threads), _engine.sizes(problem)
+    bands = [_engine.native_band(band, problem) for band in lower(problem.mask, problem.geometry)]
+    return [_native.task_pairs(*kernel, key, value, sizes, band) for band in bands], plan
+
+
+def excess(bands, threads):
+    """How far the most loaded thread is above the mean, where each task goes to the thread that is free first."""
+    most = 0
+    for tasks in bands:  # a band is a call: all threads wait for its last
+        loads = [0] * threads
+        for pairs in tasks:
+            heapq.heapreplace(loads, loads[0] + pairs)
+        most += max(loads)
+    return most / (sum(map(sum, bands)) / threads) - 1
+
+
+@pytest.mark.parametrize("threads", [2, 3, 4])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_most_loaded_thread_is_near_the_mean(name, threads):
+    bands, _ = tasks_of(name, threads)
+    assert excess(bands, threads) <= 0.05
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_pair_is_counted(name, threads):
+    bands, plan = tasks_of(name, threads)
+    g, total = plan.problem.geometry, sum(map(sum, bands))
+    heads = plan.problem.total_heads
+    if not PROBLEMS[name][2]:
+        assert total == heads * g.queries * g.keys
+        return
+    kept = heads * sum(min(i + 1, 257 if PROBLEMS[name][2]["mask"] == WINDOW else g.keys) for i in range(g.queries))
+    assert kept < total <= plan.tiles.visited * plan.block_rows * plan.tile_keys
+
+
+def test_few_blocks_are_cut_and_many_are_not():
+    assert len(tasks_of("decoding, one kv head", 1)[0][0]) == 1
+    assert len(tasks_of("decoding, one kv head", 2)[0][0]) == -(-65536 // 1536)
+    assert [len(tasks) for tasks in tasks_of("full", 4)[0]] == [8 * 2048 // 64]
+
+
+def test_this_test_can_fail():
+    assert excess([[3, 1, 1, 1]], 2) == 0
+    assert excess([[1, 1, 1, 3]], 2) == pytest.approx(1 / 3)
+    assert excess([[5, 5], [5]], 2) == pytest.approx(1 / 3)
