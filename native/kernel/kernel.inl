@@ -35,8 +35,14 @@ namespace {
 
 template <class N, class Stored>
 constexpr Engine engine() {
-  return {tile_keys,         chunk_keys,          scratch_bytes<N>,       state_bytes<N>,
-          attend<N, Stored>, attend_chunk<N, Stored>, join_chunks<N, Stored>, weights<N, Stored>};
+  return {tile_keys,
+          chunk_keys,
+          scratch_bytes<N>,
+          state_bytes<N>,
+          attend<N, Stored>,
+          attend_chunk<N, Stored>,
+          join_chunks<N, Stored>,
+          weights<N, Stored>};
 }
 
 }  // namespace

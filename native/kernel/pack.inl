@@ -86,8 +86,7 @@ Rows<typename N::T> copy_rows(const Input& in, const char* from, int count, int 
 // The same as rows of Row: the user's own where they can be read as they lie, in whole vectors, else a copy. Rows of a
 // stored type that is not computed with are the user's own: whoever asks for them has looked.
 template <class N, class Stored, class Row>
-Rows<Row> take_rows(const Input& in, int64_t head, int64_t first, int count, int width, int room,
-                    typename N::T* copy) {
+Rows<Row> take_rows(const Input& in, int64_t head, int64_t first, int count, int width, int room, typename N::T* copy) {
   constexpr ptrdiff_t kSize = sizeof(Row);
   const char* from = in.data + in.head[head] + first * in.row;
   if constexpr (sizeof(Row) < sizeof(typename N::T)) {

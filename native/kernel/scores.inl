@@ -7,11 +7,12 @@ inline void scores(const Rows<Row>& key, int begin, int end, const typename N::T
                    typename N::T* to) {
   constexpr int kPanel = Scratch<N>::kPanel;
   const typename N::V by = N::set(scale);
-  product<N, C>(Left<Row>{key.at(begin), key.row, 1}, Right<typename N::T>{query, kPanel}, end - begin, d,
-                [&](int r, int c, typename N::V dot) {
-                  N::store(to + ptrdiff_t(begin + r) * kPanel + c * N::kLanes, N::mul(dot, by));
-                },
-                no_step);
+  product<N, C>(
+      Left<Row>{key.at(begin), key.row, 1}, Right<typename N::T>{query, kPanel}, end - begin, d,
+      [&](int r, int c, typename N::V dot) {
+        N::store(to + ptrdiff_t(begin + r) * kPanel + c * N::kLanes, N::mul(dot, by));
+      },
+      no_step);
 }
 
 // Keys in the lanes, for the first R rows of a panel: a few rows would leave most lanes of the other way idle. G
@@ -25,7 +26,7 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
   V acc[G][4];
 #pragma GCC unroll 16
   for (int i = 0; i < G * 4; ++i) acc[i / 4][i % 4] = N::set(0);
-  const auto add = [&](const V (&column)[G], const T* q) {
+  const auto add = [&](const V(&column)[G], const T* q) {
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       const V x = N::set(q[r]);
@@ -66,8 +67,8 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
 
 // Meanwhile the tile's values are fetched, in equal parts.
 template <class N, int R, class Row>
-inline void few_scores(const Rows<Row>& key, int begin, int end, const typename N::T* query, int d,
-                       typename N::T scale, typename N::T* to, Ahead values) {
+inline void few_scores(const Rows<Row>& key, int begin, int end, const typename N::T* query, int d, typename N::T scale,
+                       typename N::T* to, Ahead values) {
   constexpr int kGroups = R == 4 ? 2 : 4, kStep = kGroups * N::kLanes;
   const int lines = values.share(int64_t(end - begin) / kStep * (d / 4));
   int j = begin;

@@ -55,8 +55,7 @@ struct Scratch {
   uint32_t* kept;        // [word][lane]: a bit per key of the tile
   Reach* reach;          // [panel]: what is known of its mask beforehand
 
-  Scratch(int tile, int d, int dv, char* base)
-      : cut{base}, total(cut, kBlockRows, dv), part(cut, kBlockRows, dv) {
+  Scratch(int tile, int d, int dv, char* base) : cut{base}, total(cut, kBlockRows, dv), part(cut, kBlockRows, dv) {
     cut(query, size_t(kBlockRows) * d);
     cut(scores, size_t(tile) * kPanel);
     cut(shrink, kBlockRows);

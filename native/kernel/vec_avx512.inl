@@ -23,7 +23,9 @@ struct F32 {
   static V zero_less(V a, V b, V y) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ), y); }
 
   // An integer n near x * by, in a form that both n and 2^n are read from.
-  static V power(V x, T by) { return _mm512_roundscale_ps(mul(x, set(by)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static V power(V x, T by) {
+    return _mm512_roundscale_ps(mul(x, set(by)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
   static V number(V power) { return power; }
   static V scale2(V x, V power) { return _mm512_scalef_ps(x, power); }
 
@@ -94,7 +96,9 @@ struct F64 {
   static V select_less(V a, V b, V y, V n) { return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_LT_OQ), n, y); }
   static V zero_less(V a, V b, V y) { return _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(a, b, _CMP_NLT_UQ), y); }
 
-  static V power(V x, T by) { return _mm512_roundscale_pd(mul(x, set(by)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static V power(V x, T by) {
+    return _mm512_roundscale_pd(mul(x, set(by)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
   static V number(V power) { return power; }
   static V scale2(V x, V power) { return _mm512_scalef_pd(x, power); }
 
@@ -107,7 +111,8 @@ struct F64 {
 
   static void load_columns(const double* p, ptrdiff_t row, V (&x)[4]) {
     for (int r = 0; r < 4; ++r) {
-      x[r] = _mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(p + r * row)), _mm256_loadu_pd(p + (r + 4) * row), 1);
+      x[r] = _mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(p + r * row)),
+                                _mm256_loadu_pd(p + (r + 4) * row), 1);
     }
     transpose(x);
   }

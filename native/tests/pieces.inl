@@ -184,8 +184,9 @@ void test_product() {
   for (T& x : b) x = noise();
   for (int rows : sizes) {
     for (int n : depths) {
-      product<N, C>(Left<T>{a, 40, 1}, Right<T>{b, kPanel}, rows, n,
-                    [&](int r, int c, typename N::V sum) { N::store(got + r * kPanel + c * N::kLanes, sum); }, no_step);
+      product<N, C>(
+          Left<T>{a, 40, 1}, Right<T>{b, kPanel}, rows, n,
+          [&](int r, int c, typename N::V sum) { N::store(got + r * kPanel + c * N::kLanes, sum); }, no_step);
       for (int r = 0; r < rows; ++r) {
         for (int l = 0; l < C * N::kLanes; ++l) {
           long double want = 0, size = 1e-30L;
