@@ -119,6 +119,20 @@ def test_the_written_order_is_the_one_that_runs(problem, name):
         assert_same_bits(got.lse, lse)
 
 
+@pytest.mark.parametrize("left", [3000, 1000])
+def test_chunks_begin_at_key_0_wherever_the_mask_does(problem, left):
+    """A window, which the kernel knows by its ranges: what comes before is not visited, and is counted for chunks."""
+    q, k, v = problem
+    mask, where = rg.Window(left=left), len(k) - len(q)
+    keep = mask.materialize(len(q), len(k), q_offset=where)
+    want, lse = Order().attention(Order().scores(q, k, 0.75, keep), v)
+    for threads in (1, 3):
+        with rg.config(target="scalar", num_threads=threads):
+            got = rg.attention_forward(q, k, v, mask=mask, scale=0.75, q_offset=where)
+        assert_same_bits(got.out, want)
+        assert_same_bits(got.lse, lse)
+
+
 @pytest.mark.parametrize("other", OTHERS, ids=str)
 def test_another_order_has_other_bits(problem, other):
     """So that the test above fails where tiles, chunks or the merging of the kernel change."""

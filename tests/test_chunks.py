@@ -76,6 +76,8 @@ OPTIONS = {
     "causal": {"mask": rg.Causal(), "q_offset": WHERE},
     "causal across a border": {"mask": rg.Causal(), "q_offset": 1536 - 7},
     "window": {"mask": rg.Window(left=50), "q_offset": WHERE},
+    "long window": {"mask": rg.Window(left=2500), "q_offset": WHERE},
+    "late bits": {"mask": rg.Window(left=2500) & rg.Dense(random(9, ROWS, KEYS) < 0.5), "q_offset": WHERE},
     "window in the middle": {"mask": rg.Window(30, 30), "q_offset": 2000},
     "a chunk without keys": {"mask": rg.Causal() & (rg.Prefix(100) | rg.Window(left=40)), "q_offset": WHERE},
     "dense": {"mask": sparse(1, ROWS)},
