@@ -14,49 +14,56 @@ LOG2E, LN2_HIGH, LN2_LOW, LOWEST = (np.float32(x) for x in (1.44269504, 0.693359
 TERMS = [np.float32(x) for x in (1, 1, 0.49999994, 0.16666521, 0.041668277, 0.008368687, 0.0013819826)]
 
 
-def exp(x):
-    """The scalar target's: no number in it is rounded other than here."""
-    with np.errstate(invalid="ignore"):  # of -inf
-        n = np.rint(x * LOG2E)
-        r = n * -LN2_LOW + (n * -LN2_HIGH + x)
-        y = TERMS[-1]
-        for term in TERMS[-2::-1]:
-            y = y * r + term
-    return np.where(x < LOWEST, np.float32(0), np.ldexp(y, np.where(np.isfinite(n), n, 0).astype(np.int32)))
-
-
 @dataclass(frozen=True)
 class Order:
-    """What attention is made of, one element after the other; products and sums are rounded each."""
+    """What attention is made of, one element after the other."""
 
+    target: str = "scalar"
     tile: int = 96
     chunk_tiles: int = 16
     first: int = 0  # where tiles and chunks begin
     backwards: bool = False  # the last chunk first
+    crossed: bool = False  # what comes is rounded with the sum, and what there is before it
+
+    def fma(self, a, b, c):
+        if self.target == "scalar":
+            return a * b + c
+        return (np.longdouble(a) * b + c).astype(np.float32)  # exact, but for one in 2^40
+
+    def exp(self, x):
+        with np.errstate(invalid="ignore"):  # of -inf
+            n = np.rint(x * LOG2E if self.target in ("scalar", "avx512") else np.longdouble(x) * LOG2E).astype(x.dtype)
+            r = self.fma(n, -LN2_LOW, self.fma(n, -LN2_HIGH, x))
+            y = TERMS[-1]
+            for term in TERMS[-2::-1]:
+                y = self.fma(y, r, term)
+        return np.where(x < LOWEST, np.float32(0), np.ldexp(y, np.where(np.isfinite(n), n, 0).astype(np.int32)))
 
     def scores(self, q, k, scale, keep):
         x = np.zeros((len(q), len(k)), np.float32)
         for c in range(q.shape[1]):
-            x = k[:, c] * q[:, c, None] + x
+            x = self.fma(k[:, c], q[:, c, None], x)
         return np.where(keep, x * np.float32(scale), np.float32(-np.inf))
 
     def fold(self, state, s, v):
         m, total, out = state
         peak = np.maximum(m, s.max(axis=1))
         base = np.where(np.isneginf(peak), 0, peak)
-        p, t, b = exp(s - base[:, None]), np.zeros_like(total), np.zeros_like(out)
+        p, t, b = self.exp(s - base[:, None]), np.zeros_like(total), np.zeros_like(out)
         for j in range(len(v)):
             t = t + p[:, j]
-            b = p[:, j, None] * v[j] + b
-        a = exp(m - base)
-        return peak, total * a + t, out * a[:, None] + b
+            b = self.fma(p[:, j, None], v[j], b)
+        a = self.exp(m - base)
+        return peak, self.fma(total, a, t), self.fma(out, a[:, None], b)
 
     def merge(self, state, after):
         (m, total, out), (n, part, more) = state, after
         peak = np.maximum(m, n)
         base = np.where(np.isneginf(peak), 0, peak)
-        a, g = exp(m - base), exp(n - base)
-        return peak, total * a + part * g, out * a[:, None] + more * g[:, None]
+        a, g = self.exp(m - base), self.exp(n - base)
+        if self.crossed:
+            total, out, a, part, more, g = part, more, g, total, out, a
+        return peak, self.fma(total, a, part * g), self.fma(out, a[:, None], more * g[:, None])
 
     def attention(self, s, v):
         """Output and logsumexp from scores, of the dtype of the values."""
@@ -80,14 +87,15 @@ class Order:
 
 
 OTHERS = [
-    Order(chunk_tiles=15),
-    Order(chunk_tiles=32),
-    Order(chunk_tiles=10**6),
-    Order(tile=48),
-    Order(tile=48, chunk_tiles=32),
-    Order(tile=192, chunk_tiles=8),
-    Order(first=100),
-    Order(backwards=True),
+    {"chunk_tiles": 15},
+    {"chunk_tiles": 32},
+    {"chunk_tiles": 10**6},
+    {"tile": 48},
+    {"tile": 48, "chunk_tiles": 32},
+    {"tile": 192, "chunk_tiles": 8},
+    {"first": 100},
+    {"backwards": True},
+    {"crossed": True},
 ]
 MASKS = {
     "all": lambda rows, keys: np.ones((rows, keys), bool),
@@ -100,48 +108,49 @@ MASKS = {
 
 @pytest.fixture(scope="module")
 def problem():
-    """Scores that rise and fall by a few units from key to key, and by ten from chunk to chunk."""
+    """Scores that rise and fall by a few units from key to key, and by one from chunk to chunk: all chunks matter."""
     rng = np.random.default_rng(20261130)
     q, k, v = (rng.standard_normal(shape, dtype=np.float32) for shape in ((11, 9), (4700, 9), (4700, 3)))
-    q[:, 0], k[:, 0] = 4, np.repeat(np.float32([0, 3, -4, 1]), 1536)[:4700]
+    q[:, 0], k[:, 0] = 4, np.repeat(np.float32([0, 0.3, -0.4, 0.1]), 1536)[:4700]
     return q, k, v
 
 
-@pytest.mark.parametrize("name", MASKS)
-def test_the_written_order_is_the_one_that_runs(problem, name):
+def assert_runs(order, problem, keep, **options):
+    """The engine does what the order says, by one thread and by several."""
     q, k, v = problem
-    keep = MASKS[name](len(q), len(k))
-    want, lse = Order().attention(Order().scores(q, k, 0.75, keep), v)
+    want, lse = order.attention(order.scores(q, k, 0.75, keep), v)
     for threads in (1, 3):
-        with rg.config(target="scalar", num_threads=threads):
-            got = rg.attention_forward(q, k, v, mask=keep, scale=0.75)
+        with rg.config(num_threads=threads):
+            got = rg.attention_forward(q, k, v, scale=0.75, **options)
         assert_same_bits(got.out, want)
         assert_same_bits(got.lse, lse)
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_the_written_order_is_the_one_that_runs(target, problem, name):
+    keep = MASKS[name](len(problem[0]), len(problem[1]))
+    assert_runs(Order(target), problem, keep, mask=keep)
 
 
 @pytest.mark.parametrize("left", [3000, 1000])
-def test_chunks_begin_at_key_0_wherever_the_mask_does(problem, left):
+def test_chunks_begin_at_key_0_wherever_the_mask_does(target, problem, left):
     """A window, which the kernel knows by its ranges: what comes before is not visited, and is counted for chunks."""
-    q, k, v = problem
-    mask, where = rg.Window(left=left), len(k) - len(q)
-    keep = mask.materialize(len(q), len(k), q_offset=where)
-    want, lse = Order().attention(Order().scores(q, k, 0.75, keep), v)
-    for threads in (1, 3):
-        with rg.config(target="scalar", num_threads=threads):
-            got = rg.attention_forward(q, k, v, mask=mask, scale=0.75, q_offset=where)
-        assert_same_bits(got.out, want)
-        assert_same_bits(got.lse, lse)
+    rows, keys = len(problem[0]), len(problem[1])
+    mask, where = rg.Window(left=left), keys - rows
+    keep = mask.materialize(rows, keys, q_offset=where)
+    assert_runs(Order(target), problem, keep, mask=mask, q_offset=where)
 
 
 @pytest.mark.parametrize("other", OTHERS, ids=str)
-def test_another_order_has_other_bits(problem, other):
-    """So that the test above fails where tiles, chunks or the merging of the kernel change."""
+def test_another_order_has_other_bits(target, problem, other):
+    """So that the tests above fail where tiles, chunks or the merging of the kernel change."""
     q, k, v = problem
-    with rg.config(target="scalar"):
-        got = rg.attention(q, k, v, scale=0.75)
-    s = other.scores(q, k, 0.75, np.True_)
-    with np.errstate(invalid="ignore"):
-        assert np.mean(other.attention(s, v)[0] != got) > 0.1
+    order, got = Order(target, **other), rg.attention(q, k, v, scale=0.75)
+    differ = order.attention(order.scores(q, k, 0.75, np.True_), v)[0] != got
+    if target == "scalar" and "crossed" in other:
+        assert not differ.any()  # without fma a sum of two products has one order
+    else:
+        assert np.mean(differ) > 0.1
 
 
 # With equal scores every weight and every factor is exactly 1, on every target: sums alone are left.
