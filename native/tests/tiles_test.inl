@@ -129,30 +129,29 @@ void test_split() {
 }
 
 // As Tiled packs them: element (r, k) of the left factor, (k, c) of the right one, their pieces one after the other.
-template <int K, class Element>
+template <int A, int B, class Left, class Right>
 void test_tile_product(int rows, int cols, int steps) {
   constexpr int kMost = 3 * kDeep;
   Noise noise;
   static float a[2 * kSide * kMost], b[kMost * 2 * kSide], got[4 * kSide * kSide];
-  static BFloat16 left[K * 2 * kSide * kMost], right[K * kMost * 2 * kSide];
-  const auto draw = [&] {
-    Element x;
+  static BFloat16 left[A * 2 * kSide * kMost], right[B * kMost * 2 * kSide];
+  const auto draw = [&](auto x) {
     narrow(noise(), x);
     return float(widen(x));
   };
-  for (float& x : a) x = draw();
-  for (float& x : b) x = draw();
-  for (int i = 0; i < 2 * kSide * kMost; ++i) split_one<K>(a[i], left + i, 2 * kSide * kMost);
+  for (float& x : a) x = draw(Left{});
+  for (float& x : b) x = draw(Right{});
+  for (int i = 0; i < 2 * kSide * kMost; ++i) split_one<A>(a[i], left + i, 2 * kSide * kMost);
   for (int k = 0; k < kMost; ++k) {
     for (int c = 0; c < 2 * kSide; ++c) {
       BFloat16* const tile = right + (k / kDeep * 2 + c / kSide) * kTileSize;
-      split_one<K>(b[k * 2 * kSide + c], tile + k % kDeep / 2 * kDeep + c % kSide * 2 + k % 2, kMost * 2 * kSide);
+      split_one<B>(b[k * 2 * kSide + c], tile + k % kDeep / 2 * kDeep + c % kSide * 2 + k % 2, kMost * 2 * kSide);
     }
   }
   const ptrdiff_t piece = 2 * kSide * kMost;
   const Tiles use;
-  tile_product<K, K>({left, kMost, piece}, {left + kSide * kMost, kMost, piece}, rows, cols, {right, 2, piece}, 1, steps,
-                  got, 2 * kSide);
+  tile_product<A, B>({left, kMost, piece}, {left + kSide * kMost, kMost, piece}, rows, cols, {right, 2, piece}, 1,
+                     steps, got, 2 * kSide);
   for (int r = 0; r < rows * kSide; ++r) {
     for (int c = 0; c < cols * kSide; ++c) {
       long double want = 0, size = 0;
@@ -161,16 +160,16 @@ void test_tile_product(int rows, int cols, int steps) {
         want += term, size += ::fabsl(term);
       }
       const double error = static_cast<double>(::fabsl(got[r * 2 * kSide + c] - want) / size * 0x1p24L);
-      CHECK(error <= 2, "%d pieces, (%d, %d) is off by %.3f units", K, r, c, error);
+      CHECK(error <= 2, "%d x %d pieces, (%d, %d) is off by %.3f units", A, B, r, c, error);
     }
   }
 }
 
-template <int K, class Element>
+template <int A, int B, class Left, class Right>
 void test_tile_products() {
   for (int rows = 1; rows <= 2; ++rows) {
     for (int cols = 1; cols <= 2; ++cols) {
-      for (int steps = 2; steps <= 3; ++steps) test_tile_product<K, Element>(rows, cols, steps);
+      for (int steps = 2; steps <= 3; ++steps) test_tile_product<A, B, Left, Right>(rows, cols, steps);
     }
   }
 }
@@ -181,9 +180,10 @@ void test_tiles() {
   test_dot();
   test_dot_is_by_element();
   test_split();
-  test_tile_products<1, BFloat16>();
-  test_tile_products<2, Half>();
-  test_tile_products<3, float>();
+  test_tile_products<1, 1, BFloat16, BFloat16>();
+  test_tile_products<2, 2, Half, Half>();
+  test_tile_products<3, 2, float, Half>();
+  test_tile_products<3, 3, float, float>();
 }
 
 }  // namespace REGARD_TARGET

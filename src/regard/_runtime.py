@@ -18,6 +18,8 @@ from regard._types import as_int
 # amx is tested on a model of its instruction, and has not run on a machine that has it.
 TARGETS = ("scalar", "neon", "avx2", "avx512", "amx")
 OPT_IN = ("amx",)
+# Unit roundoff of the weights as they multiply their values, where a target rounds them for that.
+WEIGHT_UNITS = {("amx", "bfloat16"): 2.0**-8}
 _MAX_THREADS = 1024
 
 
