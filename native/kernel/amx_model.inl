@@ -2,10 +2,10 @@
 // The tile registers in plain C++, for machines that have none: the interface of amx.inl, and the bits of its
 // instruction as far as they are known.
 
-// tdpbf16ps as its maker's manual describes it and as 5,120,000 results of a machine were: of each element, one chain
-// of FMA over the even k and one over the odd, both from zero, rounded to nearest; their sum is then added to C.
-// Subnormals count as zero wherever they go in or come out. That is the manual's word, and has not been compared with a
-// machine; a result that is rounded up to the smallest normal number is kept here, which the manual leaves open.
+// tdpbf16ps as its maker's manual describes it, Bochs emulates it, and 5,120,000 results of a machine were: of each
+// element, one chain of FMA over the even k and one over the odd, both from zero, rounded to nearest; their sum is then
+// added to C. Subnormals count as zero wherever they go in or come out: of this, manual and Bochs tell, and no machine
+// was asked. A result that is rounded up to the smallest normal number is kept here, which may be otherwise there.
 class Tiles {
  public:
   Tiles() { registers().configured = true; }
