@@ -36,7 +36,7 @@ def absent():
 
 def targets():
     """Instruction sets of this machine; the scalar one only where there is no other."""
-    usable = [info.name for info in _runtime.describe() if info.usable]
+    usable = [info.name for info in _runtime.describe() if info.usable and info.name not in _runtime.OPT_IN]
     return usable[1:] or usable
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import regard as rg
+from regard import _runtime
 from regard.biases import as_bias
 from regard.numerics import forward_bounds
 
@@ -64,6 +65,7 @@ def assert_agrees(result, query, key, value, *, random_walk=False, bias=None, si
         np.broadcast_to(Q, (*lead, *Q.shape[-3:])), K, V, plain.reshape(problem.geometry.shape),
         share=None if share is None else share.reshape(problem.geometry.shape[:-1]),
         scale=problem.scale, tile_keys=result.plan.tile_keys, random_walk=random_walk, dtype=dtype,
+        weight_unit=_runtime.WEIGHT_UNITS.get((result.plan.target, dtype), 0),
         biases=[part.values(problem.geometry, rows, keys, result.lse.dtype) for part in parts], softcap=problem.softcap,
     )  # fmt: skip
     assert result.out.dtype == np.asarray(query).dtype

@@ -37,7 +37,7 @@ def test_config_is_local_to_a_context():
         thread = threading.Thread(target=lambda: seen.update(target=_runtime.chosen()[0]))
         thread.start()
         thread.join()
-    best = [info.name for info in _runtime.describe() if info.usable][-1]
+    best = [info.name for info in _runtime.describe() if info.usable and info.name != "amx"][-1]
     assert seen["target"] == _runtime.chosen()[0] == best
 
 
@@ -76,6 +76,34 @@ def test_on_arm_the_default_is_neon(monkeypatch):
     monkeypatch.setattr(_runtime, "describe", lambda: infos)
     why = "the highest that this machine can use: part of every 64-bit ARM processor"
     assert _runtime._best.__wrapped__() == ("neon", why)
+
+
+ALL = [("scalar", True, "runs everywhere"), ("avx512", True, "so it is"), ("amx", True, "so it is")]
+
+
+def test_amx_is_for_who_asks(monkeypatch):
+    """It is never the default; and the operating system has a word when it is asked for, not before."""
+    monkeypatch.setattr(_runtime._native, "targets", lambda: ALL)
+    infos, asked = _runtime.describe.__wrapped__(), []
+    monkeypatch.setattr(_runtime, "describe", lambda: infos)
+    monkeypatch.setattr(_runtime._native, "enable", asked.append)
+    assert _runtime._best.__wrapped__() == ("avx512", "the highest that this machine can use: so it is")
+    assert not asked
+    rg.config(target="amx")
+    assert asked == ["amx"]
+    monkeypatch.setattr(_runtime._native, "enable", lambda _: "the operating system refuses")
+    with pytest.raises(rg.UnsupportedError, match="target is 'amx', but the operating system refuses; the targets"):
+        rg.config(target="amx")
+
+
+def test_amx_without_amx_is_refused_with_the_reason():
+    amx = next(info for info in _runtime.describe() if info.name == "amx")
+    if amx.usable:
+        with rg.config(target="amx"):
+            assert rg.plan(X, X, X).target == "amx"
+        return
+    with pytest.raises(rg.UnsupportedError, match=r"target is 'amx', but .*(AMX|not compiled)"):
+        rg.config(target="amx")
 
 
 def test_plan_names_the_engine():

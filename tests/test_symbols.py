@@ -10,12 +10,10 @@ import pytest
 from regard import _runtime
 
 NATIVE = Path(__file__).parents[1] / "native"
+AVX512 = ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma"]
+AMX = {"amx": [*AVX512, "-mamx-tile", "-mamx-bf16", "-fno-exceptions"]} if platform.system() == "Linux" else {}
 FAMILIES = {
-    "x86_64": {
-        "scalar": [],
-        "avx2": ["-mavx2", "-mfma", "-mf16c"],
-        "avx512": ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma"],
-    },
+    "x86_64": {"scalar": [], "avx2": ["-mavx2", "-mfma", "-mf16c"], "avx512": AVX512, **AMX},
     "aarch64": {"scalar": [], "neon": []},
 }
 MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
@@ -54,6 +52,6 @@ def test_a_shared_inline_function_would_be_seen(tmp_path):
 
 
 def test_every_target_is_looked_at():
-    assert {target for targets in FAMILIES.values() for target in targets} == set(_runtime.TARGETS)
+    assert {target for targets in FAMILIES.values() for target in targets} | {"amx"} == set(_runtime.TARGETS)
     compiled = [info.name for info in _runtime.describe() if info.compiled]
     assert compiled == list(FAMILIES.get(MACHINE, ["scalar"]))

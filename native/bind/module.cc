@@ -385,6 +385,16 @@ NB_MODULE(_native, m) {
         return std::make_tuple(kBlockRows, engine.tile_keys(d, dv), engine.scratch_bytes(d, dv));
       },
       "target"_a, "dtype"_a, "d"_a, "dv"_a);
+  m.def(
+      "enable",
+      [](const std::string& target) -> std::optional<std::string> {
+        for (const Target& t : targets()) {
+          if (target != t.table->name) continue;
+          if (const char* refusal = enable(t)) return refusal;
+        }
+        return std::nullopt;
+      },
+      "target"_a);
   m.def("targets", [] {
     std::vector<std::tuple<std::string, bool, std::string>> all;
     for (const Target& t : targets()) all.emplace_back(t.table->name, t.usable, t.why);

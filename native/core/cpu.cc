@@ -4,6 +4,10 @@
 #ifdef REGARD_X86
 #include <cpuid.h>
 #endif
+#ifdef REGARD_AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace regard {
 namespace {
@@ -12,23 +16,27 @@ namespace {
 
 struct Features {
   bool fma_f16c = false, avx2 = false, avx512 = false;
-  bool os_ymm = false, os_zmm = false;
+  bool amx = false;
+  bool os_ymm = false, os_zmm = false, os_tiles = false;
 
   Features() {
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return;
     fma_f16c = (c & bit_FMA) && (c & bit_F16C);
-    // XGETBV tells which registers the OS saves at a switch: 6 = xmm, ymm; 0xe0 = the AVX-512 state.
+    // XGETBV tells which registers the OS saves at a switch: 6 = xmm, ymm; 0xe0 = the AVX-512 state;
+    // 0x60000 = the tiles of AMX and their configuration.
     if (c & bit_OSXSAVE) {
       unsigned low, high;
       __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
       os_ymm = (low & 0x6) == 0x6;
       os_zmm = os_ymm && (low & 0xe0) == 0xe0;
+      os_tiles = (low & 0x60000) == 0x60000;
     }
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
     avx2 = b & bit_AVX2;
     const unsigned needed = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
     avx512 = (b & needed) == needed;
+    amx = (d >> 24 & 1) && (d >> 22 & 1);  // AMX-TILE, AMX-BF16
   }
 };
 
@@ -44,6 +52,20 @@ Target avx512_target(const Features& f) {
   return {&avx512::kTable, true, "CPU and operating system allow AVX-512 (F, DQ, BW, VL)"};
 }
 
+#ifdef REGARD_AMX
+
+Target amx_target(const Features& f) {
+  const Target vectors = avx512_target(f);
+  if (!f.amx) return {&amx::kTable, false, "this CPU has no AMX (TILE, BF16)"};
+  if (!vectors.usable) return {&amx::kTable, false, vectors.why};
+  if (!f.os_tiles) return {&amx::kTable, false, "the operating system does not save AMX registers"};
+  return {&amx::kTable, true, "CPU and operating system allow AMX (TILE, BF16) and AVX-512"};
+}
+
+// arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), for all threads of the process.
+bool request_tiles() { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
+
+#endif
 #endif
 
 std::vector<Target> probe() {
@@ -52,6 +74,9 @@ std::vector<Target> probe() {
   const Features f;
   all.push_back(avx2_target(f));
   all.push_back(avx512_target(f));
+#ifdef REGARD_AMX
+  all.push_back(amx_target(f));
+#endif
 #endif
 #ifdef REGARD_ARM
   all.push_back({&neon::kTable, true, "part of every 64-bit ARM processor"});
@@ -64,6 +89,14 @@ std::vector<Target> probe() {
 const std::vector<Target>& targets() {
   static const std::vector<Target> all = probe();
   return all;
+}
+
+const char* enable([[maybe_unused]] const Target& target) {
+#ifdef REGARD_AMX
+  if (target.table == &amx::kTable && !request_tiles())
+    return "the operating system refuses this process AMX registers";
+#endif
+  return nullptr;
 }
 
 }  // namespace regard

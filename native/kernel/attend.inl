@@ -43,6 +43,10 @@ void open_tile(const Panel& panel, Tile<N, Row>& t, Scratch<N>& s) {
   const int width = padded<N>(p.dv);
   t.key = take_rows<N, Stored, Row>(p.key, panel.head(0), t.first, t.count, p.d, p.d, s.key);
   t.value = take_rows<N, Stored, Row>(p.value, panel.head(0), t.first, t.count, p.dv, width, s.value);
+  if constexpr (Tiled<N>::kUse) {
+    s.tiled.take_keys(t.key, t.count, p.d);
+    s.tiled.take_values(t.value, t.count, p.dv, s.contained);
+  }
   t.open = true;
 }
 
@@ -64,6 +68,16 @@ bool holds_nonfinite(const Problem& p, Tile<N, Row>& t, Scratch<N>& s) {
   return t.content == Tiled::kNonfinite;
 }
 
+// The products of values that no tile took: finite ones as a target without tiles makes them, then the others.
+template <class N, class Stored, class Row>
+void add_apart(const Panel& panel, const Tile<N, Row>& t, int begin, int end, Scratch<N>& s, typename N::T* out) {
+  const int width = padded<N>(panel.p.dv);
+  typename N::T one[Scratch<N>::kPanel];
+  for (typename N::T& x : one) x = 1;
+  accumulate<N>(s.scores, Rows<typename N::T>{s.contained, width}, begin, end, panel.count, width, one, out, no_step);
+  add_nonfinite<N, Stored>(panel, t.first, begin, end, s.scores, width, out);
+}
+
 // Up to so many rows are a few: keys then are the better lanes.
 constexpr int kFew = 4;
 template <int R>
@@ -78,7 +92,9 @@ void score_panel(const Panel& panel, const Tile<N, Row>& t, int begin, int end, 
   const Problem& p = panel.p;
   const T scale = static_cast<T>(p.scale);
   const T* const query = s.query + ptrdiff_t(panel.first) * p.d;
-  if constexpr (C == 1 && N::kLanes > 1) {
+  if constexpr (Tiled<N>::kUse) {
+    return s.tiled.template score<C>(panel, t.key, begin, end, query, s.scores);
+  } else if constexpr (C == 1 && N::kLanes > 1) {
     const auto few = [&](auto rows) {
       few_scores<N, decltype(rows)::kRows>(t.key, begin, end, query, p.d, scale, s.scores,
                                            Ahead(t.value, p.dv, begin, end));
@@ -122,7 +138,10 @@ void attend_panel(const Panel& panel, Tile<N, Row>& t, const State<N>& to, Scrat
   score_panel<N, C>(panel, t, kept.begin, kept.end, s);
   const bool drops = shape_scores<N, C>(panel, kept, t.first, to.seen + at, s);
   fold<N, C>(kept.begin, kept.end, s.scores, to.max + at, to.sum + at, s.shrink);
-  if (drops && holds_nonfinite(p, t, s)) {
+  if constexpr (Tiled<N>::kUse) {
+    s.tiled.accumulate(s.scores, kept.begin, kept.end, panel.count, width, s.shrink, out);
+    if (!s.tiled.all_fit) add_apart<N, Stored>(panel, t, kept.begin, kept.end, s, out);
+  } else if (drops && holds_nonfinite(p, t, s)) {
     accumulate<N>(s.scores, t.contained, kept.begin, kept.end, panel.count, width, s.shrink, out, no_step);
     add_nonfinite<N, Stored>(panel, t.first, kept.begin, kept.end, s.scores, width, out);
   } else if (C == 1 && panel.count <= kFew) {
@@ -154,6 +173,7 @@ void prepare(const Problem& p, const Block& block, Scratch<N>& s) {
     pack_panel<N, Stored>(Panel{p, block, r, rows}, s.query + ptrdiff_t(r) * p.d);
     s.reach[r / kPanel] = reach(p, block, r, rows);
   }
+  if constexpr (Tiled<N>::kUse) s.tiled.take_queries(p, block.rows, s.query);
 }
 
 // Folds the tiles of keys [begin, end), which begin at a tile's; false if it was told to stop.
@@ -163,6 +183,7 @@ bool fold_tiles(const Problem& p, const Block& block, int64_t begin, int64_t end
   const int tile = tile_keys(p.d, p.dv);
   for (int64_t first = begin; first < end; first += tile) {
     if (!p.go_on(p.watch)) return false;
+    const typename Tiled<N>::Use use;  // no longer than a tile: what is asked in between may use such a unit too
     const int count = end - first < tile ? static_cast<int>(end - first) : tile;
     Tile<N, Row> t = {first, count, false, {}, {}, {}, Tile<N, Row>::kUnknown};
     for (int r = 0; r < block.rows; r += kPanel) {
@@ -180,7 +201,8 @@ bool fold_chunk(const Problem& p, const Block& block, int64_t begin, const State
   clear(to, block.rows, p.dv);
   if constexpr (sizeof(Stored) < sizeof(typename N::T)) {
     const int64_t head = block.head[0];
-    if (block.rows <= kFew && padded<N>(p.dv) == p.dv && lies_in_rows<Stored>(p.key, p.key.data + p.key.head[head]) &&
+    const bool few = block.rows <= kFew && padded<N>(p.dv) == p.dv;
+    if ((few || Tiled<N>::kAsStored) && lies_in_rows<Stored>(p.key, p.key.data + p.key.head[head]) &&
         lies_in_rows<Stored>(p.value, p.value.data + p.value.head[head])) {
       return fold_tiles<N, Stored, Stored>(p, block, begin, end, to, s);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Included once per target, which defines REGARD_TARGET and REGARD_VEC. Everything here but the table has internal
-// linkage, and nothing here may come from a header that other targets share inline: the linker would keep one copy
-// of it, with one target's instructions, for all.
+// Included once per target, which defines REGARD_TARGET and REGARD_VEC, and REGARD_TILES if it has tiles. Everything
+// here but the table has internal linkage, and nothing here may come from a header that other targets share inline: the
+// linker would keep one copy of it, with one target's instructions, for all.
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,12 +26,26 @@ namespace {
 #include "scores.inl"
 #include "mask.inl"
 #include "shape.inl"
+#ifdef REGARD_TILES
+#include REGARD_TILES
+#include "tiles.inl"
+#include "tiled.inl"
+#endif
 #include "fold.inl"
 #include "accumulate.inl"
 #include "merge.inl"
 #include "finish.inl"
 #include "attend.inl"
 #include "weights.inl"
+
+// What single precision is computed with; of tiles of bfloat16, how many pieces an element and a weight have.
+#ifdef REGARD_TILES
+template <int K, int W>
+using Single = Pieced<F32, K, W>;
+#else
+template <int, int>
+using Single = F32;
+#endif
 
 template <class N, class Stored>
 constexpr Engine engine() {
@@ -48,7 +62,8 @@ constexpr Engine engine() {
 }  // namespace
 
 const Table kTable = {REGARD_STRING(REGARD_TARGET),
-                      {engine<F32, float>(), engine<F64, double>(), engine<F32, Half>(), engine<F32, BFloat16>()}};
+                      {engine<Single<3, 3>, float>(), engine<F64, double>(), engine<Single<2, 3>, Half>(),
+                       engine<Single<1, 1>, BFloat16>()}};
 
 }  // namespace REGARD_TARGET
 }  // namespace regard

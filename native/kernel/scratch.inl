@@ -36,6 +36,16 @@ struct State {
   static size_t whole(int rows) { return size_t(padded<N>(rows)); }
 };
 
+// What a target with a unit for tiles of products keeps for it: tiled.inl. Others have none.
+template <class N>
+struct Tiled {
+  struct Use {
+    Use() {}
+  };
+  static constexpr bool kUse = false, kAsStored = false;
+  Tiled(Cutter&, int, int, int) {}
+};
+
 // One thread's working memory.
 template <class N>
 struct Scratch {
@@ -54,8 +64,10 @@ struct Scratch {
   T* contained;          // [key][padded dv]: values with their non-finite elements zeroed
   uint32_t* kept;        // [word][lane]: a bit per key of the tile
   Reach* reach;          // [panel]: what is known of its mask beforehand
+  Tiled<N> tiled;
 
-  Scratch(int tile, int d, int dv, char* base) : cut{base}, total(cut, kBlockRows, dv), part(cut, kBlockRows, dv) {
+  Scratch(int tile, int d, int dv, char* base)
+      : cut{base}, total(cut, kBlockRows, dv), part(cut, kBlockRows, dv), tiled(cut, tile, d, dv) {
     cut(query, size_t(kBlockRows) * d);
     cut(scores, size_t(tile) * kPanel);
     cut(shrink, kBlockRows);

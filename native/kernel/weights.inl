@@ -9,7 +9,12 @@ void weigh_panel(const Panel& panel, int64_t first, int count, int64_t begin, co
   typedef typename N::V V;
   constexpr int kPanel = Scratch<N>::kPanel;
   const Problem& p = panel.p;
-  scores<N, C>(key, 0, count, s.query + ptrdiff_t(panel.first) * p.d, p.d, static_cast<T>(p.scale), s.scores);
+  const T* const query = s.query + ptrdiff_t(panel.first) * p.d;
+  if constexpr (Tiled<N>::kUse) {
+    s.tiled.template score<C>(panel, key, 0, count, query, s.scores);
+  } else {
+    scores<N, C>(key, 0, count, query, p.d, static_cast<T>(p.scale), s.scores);
+  }
   if (p.softcap != 0) cap<N, C>(0, count, static_cast<T>(p.softcap), s.scores);
   const bool by_bias = add_biases<N>(panel, first, 0, count, s.scores);
   for (int c = 0; c < C; ++c) {
@@ -49,8 +54,10 @@ void weights(const Problem& p, const Block& block, int64_t begin, int64_t end, c
   }
   for (int64_t first = begin; first < end; first += tile) {
     if (!p.go_on(p.watch)) return;
+    const typename Tiled<N>::Use use;
     const int count = end - first < tile ? static_cast<int>(end - first) : tile;
     const Rows<T> key = take_rows<N, Stored, T>(p.key, block.head[0], first, count, p.d, p.d, s.key);
+    if constexpr (Tiled<N>::kUse) s.tiled.take_keys(key, count, p.d);
     for (int r = 0; r < block.rows; r += kPanel) {
       weigh_panel<N, N::kCols>(Panel{p, block, r, panel_rows(block, r, kPanel)}, first, count, begin, key, s);
     }

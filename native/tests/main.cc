@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Native tests, for every target that this machine can run. Exit code 0 means that all checks held.
+#include <vector>
+
 #include "check.h"
 #include "cpu.h"
 
@@ -20,13 +22,28 @@ namespace avx512 {
 void test_pieces();
 }
 #endif
-void test_whole();
+#ifdef REGARD_AMX
+namespace amx_model {
+void test_tiles();
+}
+namespace amx {
+void test_tiles();
+void test_model();
+}  // namespace amx
+#endif
+void test_ranges(const Table&, const Table&);
+void test_whole(const std::vector<const Table*>&);
 }  // namespace regard
 
 int main() {
   using namespace regard;
   setvbuf(stdout, nullptr, _IONBF, 0);  // where a run hangs or dies, its last line tells
-  for (const Target& t : targets()) printf("%s: %s\n", t.table->name, t.usable ? "tested" : t.why);
+  std::vector<const Table*> tables;
+  for (const Target& t : targets()) {
+    const char* const refusal = t.usable ? enable(t) : t.why;
+    printf("%s: %s\n", t.table->name, refusal ? refusal : "tested");
+    if (!refusal) tables.push_back(t.table);
+  }
   scalar::test_pieces();
 #ifdef REGARD_ARM
   neon::test_pieces();
@@ -35,7 +52,21 @@ int main() {
   if (targets()[1].usable) avx2::test_pieces();
   if (targets()[2].usable) avx512::test_pieces();
 #endif
-  test_whole();
+#ifdef REGARD_AMX
+  if (tables.back() == &amx::kTable) {
+    amx::test_model();
+    amx::test_tiles();
+    test_ranges(amx::kTable, avx512::kTable);
+  } else {
+    printf("amx: SKIPPED: the model of its instruction was not compared with the instruction\n");
+  }
+  if (targets()[1].usable) {
+    amx_model::test_tiles();
+    test_ranges(amx_model::kTable, avx2::kTable);
+    tables.push_back(&amx_model::kTable);
+  }
+#endif
+  test_whole(tables);
   printf("%d passed, %d failed\n", g_checks - g_failures, g_failures);
   return g_failures != 0;
 }

@@ -10,7 +10,6 @@
 
 #include "attend.h"
 #include "check.h"
-#include "cpu.h"
 #include "float_mode.h"
 #include "schedule.h"
 
@@ -356,16 +355,17 @@ void test_engine(const Engine& engine, const char* target, const char* dtype) {
 
 }  // namespace
 
-void test_whole() {
+void test_table(const Table& t) {
+  test_engine<Real<float>>(t.engines[0], t.name, "float32");
+  test_float_mode(t.engines[0], t.name);
+  test_engine<Real<double>>(t.engines[1], t.name, "float64");
+  test_engine<Short<10>>(t.engines[2], t.name, "float16");
+  test_engine<Short<7>>(t.engines[3], t.name, "bfloat16");
+}
+
+void test_whole(const std::vector<const Table*>& tables) {
   test_schedule();
-  for (const Target& t : targets()) {
-    if (!t.usable) continue;
-    test_engine<Real<float>>(t.table->engines[0], t.table->name, "float32");
-    test_float_mode(t.table->engines[0], t.table->name);
-    test_engine<Real<double>>(t.table->engines[1], t.table->name, "float64");
-    test_engine<Short<10>>(t.table->engines[2], t.table->name, "float16");
-    test_engine<Short<7>>(t.table->engines[3], t.table->name, "bfloat16");
-  }
+  for (const Table* t : tables) test_table(*t);
 }
 
 }  // namespace regard

@@ -14,8 +14,12 @@ from regard import _native
 from regard._errors import UnsupportedError
 from regard._types import as_int
 
-# From the lowest to the highest; of neon and the others a build has one family's.
-TARGETS = ("scalar", "neon", "avx2", "avx512")
+# From the lowest to the highest; of neon and the others a build has one family's. Those of OPT_IN are for who asks:
+# amx is tested on a model of its instruction, and has not run on a machine that has it.
+TARGETS = ("scalar", "neon", "avx2", "avx512", "amx")
+OPT_IN = ("amx",)
+# Unit roundoff of the weights as they multiply their values, where a target rounds them for that.
+WEIGHT_UNITS = {("amx", "bfloat16"): 2.0**-8}
 _MAX_THREADS = 1024
 
 
@@ -71,9 +75,10 @@ def _check_target(value: Any, source: str) -> str:
     usable = ", ".join(info.name for info in describe() if info.usable)
     if not isinstance(value, str) or value not in known:
         raise UnsupportedError(f"{source} is {value!r}; the targets that this machine can use are {usable}")
-    if not known[value].usable:
+    refusal = _native.enable(value) if known[value].usable else known[value].why
+    if refusal:
         raise UnsupportedError(
-            f"{source} is {value!r}, but {known[value].why}; the targets that this machine can use are {usable}"
+            f"{source} is {value!r}, but {refusal}; the targets that this machine can use are {usable}"
         )
     return str(value)
 
@@ -104,7 +109,7 @@ def settings() -> Settings:
 
 @cache
 def _best() -> tuple[str, str]:
-    best = next(info for info in reversed(describe()) if info.usable)
+    best = next(info for info in reversed(describe()) if info.usable and info.name not in OPT_IN)
     return best.name, f"the highest that this machine can use: {best.why}"
 
 
@@ -160,13 +165,14 @@ def config(*, num_threads: int | None = None, target: str | None = None) -> Conf
     ----------
     num_threads : int, optional
         From 1 to 1024. Default: the processors that the process may run on, or ``REGARD_NUM_THREADS``.
-    target : {"scalar", "neon", "avx2", "avx512"}, optional
-        Default: the highest that CPU and operating system allow, or ``REGARD_TARGET``.
+    target : {"scalar", "neon", "avx2", "avx512", "amx"}, optional
+        Default: the highest that CPU and operating system allow, amx never, or ``REGARD_TARGET``.
 
     Raises
     ------
     UnsupportedError
-        The value is out of range, or this machine cannot run the target; the message lists those that it can.
+        The value is out of range, or this machine cannot run the target, or the operating system refuses it to this
+        process; the message lists those that it can.
 
     Examples
     --------

@@ -44,5 +44,11 @@ extern const Table kTable;
 namespace avx512 {
 extern const Table kTable;
 }
+namespace amx {
+extern const Table kTable;
+}
+namespace amx_model {  // of the native tests
+extern const Table kTable;
+}
 
 }  // namespace regard

@@ -273,9 +273,9 @@ def bench(
 def info() -> None:
     """Say what was compiled, what this machine can use, what was chosen and why.
 
-    What is chosen: the highest instruction set that is compiled and usable, and
-    as many threads as there are processors. The environment variables
-    REGARD_TARGET (scalar, neon, avx2, avx512) and REGARD_NUM_THREADS (1 to
-    1024) choose otherwise.
+    What is chosen: the highest instruction set that is compiled and usable (amx
+    only if asked for), and as many threads as there are processors. The
+    environment variables REGARD_TARGET (scalar, neon, avx2, avx512, amx) and
+    REGARD_NUM_THREADS (1 to 1024) choose otherwise.
     """
     show_info()

@@ -59,6 +59,7 @@ def forward_bounds(
     biases: Sequence[Array] = (),
     softcap: float = 0,
     dtype: str = "float32",
+    weight_unit: float = 0,
     random_walk: bool = True,
 ) -> Bounds:
     """Evaluate the bound from exact weights, in float64.
@@ -79,6 +80,8 @@ def forward_bounds(
         B, keys of one tile.
     dtype : str
         Dtype of inputs and output; scores, sums and logsumexp are float64 for float64, else float32.
+    weight_unit : float
+        Unit roundoff of a weight as it multiplies its value, where it is rounded for that: 2⁻⁸ for bfloat16 by AMX.
     random_walk : bool
         Constants for fixed-seed random data; False: for any data.
 
@@ -105,7 +108,9 @@ def forward_bounds(
         lse = peak[..., 0] + np.log(np.exp(np.where(P > 0, s - peak, -np.inf)).sum(axis=-1))
     lse_bound = moved.sum(axis=-1) + c_n * unit + unit * np.abs(np.where(np.isfinite(lse), lse, 0))
     relative = (lse_bound + 2 * unit)[..., None]  # of the sink's factor
-    bound = left * (_spread(moved, P, v) + c_n * unit * (P @ np.abs(v)) + np.abs(P @ v) * relative * (1 - left))
+    bound = left * (
+        _spread(moved, P, v) + (c_n * unit + weight_unit) * (P @ np.abs(v)) + np.abs(P @ v) * relative * (1 - left)
+    )
     stored_unit, tiny = _STORED[dtype]
     bound += stored_unit * (left * np.abs(P @ v) + bound)
     bound += keys * lost * np.max(np.abs(v), axis=-2, keepdims=True, initial=0) + max(keys * unit * tiny, tiny)
