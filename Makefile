@@ -147,7 +147,7 @@ endif
 coverage:
 	$(MAKE) test-all BRANCHES=1
 
-PACKAGED := $(shell find src native tests docs tools benchmarks requirements \( -name __pycache__ -o -path docs/faults \) \
+PACKAGED := $(shell find src native tests docs tools benchmarks experiments requirements \( -name __pycache__ -o -path docs/faults \) \
   -prune -o -type f -print) CMakeLists.txt Makefile pyproject.toml LICENSE $(wildcard *.md)
 
 # What would be released, built from its sdist and tested where it would be installed.
