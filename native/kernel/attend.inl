@@ -2,7 +2,7 @@
 // The tile loop of FlashAttention (Dao et al. 2022). Scores have queries in the SIMD lanes, S^T = K Q^T, so that K is
 // read as it lies and max, sum and rescale never cross lanes; the output has its own columns there, O = P V.
 
-// A key tile and a value tile stay in a 256 KB L2. A chunk is what is folded in one go, anchored at key 0 like its
+// Up to a width of 512, a key tile and a value tile stay in a 256 KB L2. A chunk is what is folded in one go, anchored at key 0 like its
 // tiles; the chunks are merged in their order, whoever has folded them.
 constexpr int kChunkTiles = 16;
 
@@ -50,40 +50,39 @@ void open_tile(const Panel& panel, Tile<N, Row>& t, Scratch<N>& s) {
   t.open = true;
 }
 
+// The next tile's rows, or this one's if it is the last: the first half of them go with the products of the keys, the
+// others with those of the values.
 template <class N, class Row>
-Ahead keys_after(const Problem& p, const Tile<N, Row>& t) {
-  const int64_t rest = p.keys - t.first, end = 2 * t.count < rest ? 2 * t.count : rest;
-  return {t.key, p.d, t.count, end};
+Ahead ahead_of(const Panel& panel, const Tile<N, Row>& t) {
+  const Problem& p = panel.p;
+  return {p.key, p.value, panel.head(0), t.first + t.count < p.keys ? t.first + t.count : t.first, p.d, p.dv};
+}
+
+// A block of one panel reads each line once: it waits for memory rather than for products.
+template <class N>
+inline bool reads_once(const Panel& panel) {
+  return panel.block.rows <= Scratch<N>::kPanel;
 }
 
 // Whether the values must be contained: the tile holds one that is not finite.
 template <class N, class Row>
 bool holds_nonfinite(const Problem& p, Tile<N, Row>& t, Scratch<N>& s) {
-  typedef Tile<N, Row> Tiled;
   const int width = padded<N>(p.dv);
-  if (t.content == Tiled::kUnknown) {
-    t.content = all_finite<N>(t.value, t.count, width) ? Tiled::kFinite : Tiled::kNonfinite;
-    if (t.content == Tiled::kNonfinite) t.contained = zero_nonfinite(t.value, t.count, width, s.contained);
+  if (t.content == t.kUnknown) {
+    t.content = all_finite<N>(t.value, t.count, width) ? t.kFinite : t.kNonfinite;
+    if (t.content == t.kNonfinite) t.contained = zero_nonfinite(t.value, t.count, width, s.contained);
   }
-  return t.content == Tiled::kNonfinite;
+  return t.content == t.kNonfinite;
 }
 
-// The products of values that no tile took: finite ones as a target without tiles makes them, then the others.
-template <class N, class Stored, class Row>
-void add_apart(const Panel& panel, const Tile<N, Row>& t, int begin, int end, Scratch<N>& s, typename N::T* out) {
-  const int width = padded<N>(panel.p.dv);
-  typename N::T one[Scratch<N>::kPanel];
-  for (typename N::T& x : one) x = 1;
-  accumulate<N>(s.scores, Rows<typename N::T>{s.contained, width}, begin, end, panel.count, width, one, out, no_step);
-  add_nonfinite<N, Stored>(panel, t.first, begin, end, s.scores, width, out);
-}
+// A number that a template takes from a call.
+template <int N>
+struct Count {
+  static constexpr int value = N;
+};
 
 // Up to so many rows are a few: keys then are the better lanes.
 constexpr int kFew = 4;
-template <int R>
-struct Few {
-  static constexpr int kRows = R;
-};
 
 // q . k of one panel and the tile's keys [begin, end).
 template <class N, int C, class Row>
@@ -94,16 +93,26 @@ void score_panel(const Panel& panel, const Tile<N, Row>& t, int begin, int end, 
   const T* const query = s.query + ptrdiff_t(panel.first) * p.d;
   if constexpr (Tiled<N>::kUse) {
     return s.tiled.template score<C>(panel, t.key, begin, end, query, s.scores);
-  } else if constexpr (C == 1 && N::kLanes > 1) {
-    const auto few = [&](auto rows) {
-      few_scores<N, decltype(rows)::kRows>(t.key, begin, end, query, p.d, scale, s.scores,
-                                           Ahead(t.value, p.dv, begin, end));
-    };
-    if (panel.count == 1) return few(Few<1>{});
-    if (panel.count == 2) return few(Few<2>{});
-    if (panel.count <= kFew) return few(Few<4>{});
   }
-  scores<N, C>(t.key, begin, end, query, p.d, scale, s.scores);
+  const Ahead ahead = ahead_of(panel, t);
+  if constexpr (C == 1 && N::kLanes > 1) {
+    const auto few = [&](auto rows) {
+      few_scores<N, decltype(rows)::value>(t.key, begin, end, query, p.d, scale, s.scores, ahead);
+    };
+    if (panel.count == 1) return few(Count<1>{});
+    if (panel.count == 2) return few(Count<2>{});
+    if (panel.count <= kFew) return few(Count<4>{});
+  }
+  if (reads_once<N>(panel)) return scores<N, C>(t.key, begin, end, query, p.d, scale, s.scores, ahead);
+  scores<N, C>(t.key, begin, end, query, p.d, scale, s.scores, Alone{});
+}
+
+// Softcap and biases; returns whether one of the biases is -inf.
+template <class N, int C>
+bool add_to_scores(const Panel& panel, int64_t first, int begin, int end, Scratch<N>& s) {
+  typedef typename N::T T;
+  if (panel.p.softcap != 0) cap<N, C>(begin, end, static_cast<T>(panel.p.softcap), s.scores);
+  return add_biases<N>(panel, first, begin, end, s.scores);
 }
 
 // From q . k to the scores that the softmax is taken of: softcap, bias, mask. Returns whether a pair was dropped.
@@ -112,8 +121,7 @@ bool shape_scores(const Panel& panel, const PanelCover& kept, int64_t first, boo
   typedef typename N::T T;
   const Problem& p = panel.p;
   const T lowest = -__builtin_inff();
-  if (p.softcap != 0) cap<N, C>(kept.begin, kept.end, static_cast<T>(p.softcap), s.scores);
-  const bool by_bias = add_biases<N>(panel, first, kept.begin, kept.end, s.scores);
+  const bool by_bias = add_to_scores<N, C>(panel, first, kept.begin, kept.end, s);
   // What one bias drops, another may have made a NaN of.
   if (by_bias && p.bias_count > 1) drop_by_biases<N>(panel, first, kept.begin, kept.end, lowest, s.scores);
   if (!kept.full) drop<N, C>(s.kept, kept.begin, kept.end, lowest, s.scores);
@@ -124,56 +132,106 @@ bool shape_scores(const Panel& panel, const PanelCover& kept, int64_t first, boo
   return by_bias || !kept.full;
 }
 
+// Keys [begin, end) that row r of the panel keeps by its mask, from the first to the last of them.
+inline Range own_keys(const Panel& panel, int r, int64_t first, int begin, int end) {
+  const auto kept = [&](int j) { return keeps(panel.p.mask, panel.head(r), panel.query(r), first + j); };
+  while (begin < end && !kept(begin)) ++begin;
+  while (begin < end && !kept(end - 1)) --end;
+  return {begin, end};
+}
+
+// weights . v of a tile with values that are not finite: row by row, each in the order that it has alone.
+template <class N, class Stored, class Row>
+void add_rows_alone(const Panel& panel, const Tile<N, Row>& t, int begin, int end, typename N::T* out, Scratch<N>& s) {
+  const int width = padded<N>(panel.p.dv);
+  for (int r = 0; r < panel.count; ++r, out += width) {
+    const Range own = own_keys(panel, r, t.first, begin, end);
+    const int from = static_cast<int>(own.begin), to = static_cast<int>(own.end);
+    bool drops = false;
+    for (int j = from; j < to; ++j) drops = drops || !sees<typename N::T>(panel, r, t.first + j);
+    const auto add = [&](const auto& rows) {
+      accumulate<N>(s.scores + r, rows, from, to, 1, width, s.shrink + r, out, Alone{});
+    };
+    if (!drops) {
+      add(t.value);
+    } else {
+      add(t.contained);
+      add_nonfinite<N, Stored>(panel, r, t.first, from, to, s.scores, out);
+    }
+  }
+}
+
+// out = shrink * out + weights . v, where `drops` says that a weight is 0 because its pair is dropped.
+template <class N, class Stored, class Row>
+void add_values(const Panel& panel, Tile<N, Row>& t, int begin, int end, bool drops, typename N::T* out,
+                Scratch<N>& s) {
+  const int width = padded<N>(panel.p.dv);
+  const auto add = [&](const auto& rows, const typename N::T* shrink, const auto& beside) {
+    accumulate<N>(s.scores, rows, begin, end, panel.count, width, shrink, out, beside);
+  };
+  if constexpr (Tiled<N>::kUse) {
+    s.tiled.accumulate(s.scores, begin, end, panel.count, width, s.shrink, out);
+    if (s.tiled.all_fit) return;
+    // Values that no tile took: finite ones as a target without tiles adds them, then the others.
+    typename N::T one[Scratch<N>::kPanel];
+    for (typename N::T& x : one) x = 1;
+    add(Rows<typename N::T>{s.contained, width}, one, Alone{});
+    for (int r = 0; r < panel.count; ++r, out += width) {
+      add_nonfinite<N, Stored>(panel, r, t.first, begin, end, s.scores, out);
+    }
+  } else if (drops && holds_nonfinite(panel.p, t, s)) {
+    add_rows_alone<N, Stored>(panel, t, begin, end, out, s);
+  } else if (reads_once<N>(panel)) {
+    add(t.value, s.shrink, ahead_of(panel, t));
+  } else {
+    add(t.value, s.shrink, Alone{});
+  }
+}
+
 // One panel of query rows against one tile of keys.
 template <class N, class Stored, int C, class Row>
 void attend_panel(const Panel& panel, Tile<N, Row>& t, const State<N>& to, Scratch<N>& s) {
-  const Problem& p = panel.p;
   const Reach& reach = s.reach[panel.first / Scratch<N>::kPanel];
   const PanelCover kept = cover_panel<N>(panel, reach, t.first, t.count, s.kept);
   if (kept.begin >= kept.end) return;
   open_tile<N, Stored>(panel, t, s);
-  const int at = panel.first, width = padded<N>(p.dv);
-  typename N::T* const out = to.out + ptrdiff_t(at) * width;
+  const int at = panel.first;
 
   score_panel<N, C>(panel, t, kept.begin, kept.end, s);
   const bool drops = shape_scores<N, C>(panel, kept, t.first, to.seen + at, s);
   fold<N, C>(kept.begin, kept.end, s.scores, to.max + at, to.sum + at, s.shrink);
-  if constexpr (Tiled<N>::kUse) {
-    s.tiled.accumulate(s.scores, kept.begin, kept.end, panel.count, width, s.shrink, out);
-    if (!s.tiled.all_fit) add_apart<N, Stored>(panel, t, kept.begin, kept.end, s, out);
-  } else if (drops && holds_nonfinite(p, t, s)) {
-    accumulate<N>(s.scores, t.contained, kept.begin, kept.end, panel.count, width, s.shrink, out, no_step);
-    add_nonfinite<N, Stored>(panel, t.first, kept.begin, kept.end, s.scores, width, out);
-  } else if (C == 1 && panel.count <= kFew) {
-    few_accumulate<N>(s.scores, t.value, kept.begin, kept.end, panel.count, width, s.shrink, out, keys_after(p, t));
-  } else {
-    accumulate<N>(s.scores, t.value, kept.begin, kept.end, panel.count, width, s.shrink, out, no_step);
-  }
+  add_values<N, Stored>(panel, t, kept.begin, kept.end, drops, to.out + ptrdiff_t(at) * padded<N>(panel.p.dv), s);
 }
 
-// Vectors that hold no row are left out: a lane's bits do not depend on how many lanes work beside it.
-template <class N, class Stored, int C, class Row>
-void attend_rows(const Panel& panel, Tile<N, Row>& t, const State<N>& to, Scratch<N>& s) {
+// f(how many vectors hold so many rows). The others are left out: a lane's bits do not depend on how many lanes work
+// beside it.
+template <class N, int C = N::kCols, class F>
+void with_vectors(int rows, F f) {
   if constexpr (C > 1) {
-    if (panel.count <= (C - 1) * N::kLanes) return attend_rows<N, Stored, C - 1>(panel, t, to, s);
+    if (rows <= (C - 1) * N::kLanes) return with_vectors<N, C - 1>(rows, f);
   }
-  attend_panel<N, Stored, C>(panel, t, to, s);
+  f(Count<C>{});
 }
 
 inline int panel_rows(const Block& block, int first, int most) {
   return block.rows - first < most ? block.rows - first : most;
 }
 
-// What is the same for all keys: the transposed queries of all panels, and what their masks reach.
+// What is the same for all keys: the transposed queries of all panels, and what their masks reach. Returns the keys
+// that one of them may reach.
 template <class N, class Stored>
-void prepare(const Problem& p, const Block& block, Scratch<N>& s) {
+Range prepare(const Problem& p, const Block& block, Scratch<N>& s) {
   constexpr int kPanel = Scratch<N>::kPanel;
+  Range all{p.keys, 0};
   for (int r = 0; r < block.rows; r += kPanel) {
     const int rows = panel_rows(block, r, kPanel);
     pack_panel<N, Stored>(Panel{p, block, r, rows}, s.query + ptrdiff_t(r) * p.d);
-    s.reach[r / kPanel] = reach(p, block, r, rows);
+    const Reach one = s.reach[r / kPanel] = reach(p, block, r, rows);
+    if (one.hull.begin < all.begin) all.begin = one.hull.begin;
+    if (one.hull.end > all.end) all.end = one.hull.end;
   }
   if constexpr (Tiled<N>::kUse) s.tiled.take_queries(p, block.rows, s.query);
+  return all;
 }
 
 // Folds the tiles of keys [begin, end), which begin at a tile's; false if it was told to stop.
@@ -187,7 +245,10 @@ bool fold_tiles(const Problem& p, const Block& block, int64_t begin, int64_t end
     const int count = end - first < tile ? static_cast<int>(end - first) : tile;
     Tile<N, Row> t = {first, count, false, {}, {}, {}, Tile<N, Row>::kUnknown};
     for (int r = 0; r < block.rows; r += kPanel) {
-      attend_rows<N, Stored, N::kCols>(Panel{p, block, r, panel_rows(block, r, kPanel)}, t, to, s);
+      const Panel panel{p, block, r, panel_rows(block, r, kPanel)};
+      with_vectors<N>(panel.count, [&](auto vectors) {
+        attend_panel<N, Stored, decltype(vectors)::value>(panel, t, to, s);
+      });
     }
   }
   return true;
@@ -213,9 +274,8 @@ bool fold_chunk(const Problem& p, const Block& block, int64_t begin, const State
 template <class N, class Stored>
 void attend(const Problem& p, const Block& block, char* memory) {
   Scratch<N> s(tile_keys(p.d, p.dv), p.d, p.dv, memory);
-  const Range all = hull(p, block);
+  const Range all = prepare<N, Stored>(p, block, s);
   const int64_t chunk = chunk_keys(p.d, p.dv);
-  prepare<N, Stored>(p, block, s);
   if (all.begin >= all.end) clear(s.total, block.rows, p.dv);
   const int64_t from = all.begin / chunk * chunk;
   for (int64_t first = from; first < all.end; first += chunk) {

@@ -9,47 +9,56 @@ struct Rows {
   const E* at(int64_t r) const { return data + r * row; }
 };
 
-// Rows to be brought near while others are worked on, line by line: many at once would wait for each other.
+// The keys and values that are read next, as the caller has them, to be brought near during the work on those before.
+// A few lines at a time, since many would wait for each other; both in step, since memory gives more to two streams
+// than to one. Where a line is not, nothing happens: so no end is asked for, and addresses are numbers.
 class Ahead {
  public:
-  template <class E>
-  Ahead(const Rows<E>& rows, int width, int64_t begin, int64_t end)
-      : at_(reinterpret_cast<const char*>(rows.at(begin))),
-        row_(rows.row * ptrdiff_t(sizeof(E))),
-        lines_((width * ptrdiff_t(sizeof(E)) + 63) / 64),
-        left_(end - begin) {
-    if (row_ == lines_ * 64 && left_ > 0) {  // no gaps: all of it is one row
-      lines_ *= left_;
-      left_ = 1;
+  // Rows of one head, from `row` on.
+  Ahead(const Input& key, const Input& value, int64_t head, int64_t row, int d, int dv)
+      : key_(place(key, head, row)),
+        value_(place(value, head, row)),
+        key_row_(uintptr_t(key.row)),
+        value_row_(uintptr_t(value.row)),
+        lines_(lines(key, d) > lines(value, dv) ? lines(key, d) : lines(value, dv)) {}
+
+  // A line of each in every so many steps.
+  template <int kEvery>
+  struct Lines {
+    uintptr_t key, value, key_gap, value_gap;
+    int lines, left, n;
+    void operator()() {
+      if (kEvery > 1 && ++n % kEvery != 0) return;
+      __builtin_prefetch(reinterpret_cast<const void*>(key));
+      __builtin_prefetch(reinterpret_cast<const void*>(value));
+      key += 64;
+      value += 64;
+      if (--left != 0) return;
+      key += key_gap;
+      value += value_gap;
+      left = lines;
     }
-    ahead_ = left_ > 0 ? lines_ : 0;
-  }
-  // Lines that are due in each of so many steps.
-  int share(int64_t steps) const {
-    const int64_t lines = left_ > 0 ? lines_ * left_ : 0;
-    return steps > 0 ? static_cast<int>((lines + steps - 1) / steps) : 0;
-  }
-  void fetch(int lines) {
-    for (; lines > ahead_; ahead_ = lines_) {
-      lines -= static_cast<int>(ahead_);
-      prefetch(ahead_);
-      ahead_ = 0;
-      if (left_ <= 1) return;
-      --left_;
-      at_ += row_ - lines_ * 64;
-    }
-    prefetch(lines);
-    ahead_ -= lines;
+  };
+  template <int kEvery>
+  Lines<kEvery> from(int row) const {
+    const uintptr_t wide = uintptr_t(64 * lines_);
+    return {key_ + uintptr_t(row) * key_row_,
+            value_ + uintptr_t(row) * value_row_,
+            key_row_ - wide,
+            value_row_ - wide,
+            lines_,
+            lines_,
+            0};
   }
 
  private:
-  const char* at_;
-  ptrdiff_t row_, lines_;  // from row to row, and of one row
-  int64_t left_, ahead_;   // rows, this one too, and lines of this one
+  uintptr_t key_, value_, key_row_, value_row_;
+  int lines_;  // of a row
 
-  void prefetch(int64_t lines) {
-    for (; lines > 0; --lines, at_ += 64) __builtin_prefetch(at_);
+  static uintptr_t place(const Input& in, int64_t head, int64_t row) {
+    return reinterpret_cast<uintptr_t>(in.data) + uintptr_t(in.head[head]) + uintptr_t(row * in.row);
   }
+  static int lines(const Input& in, int width) { return static_cast<int>((width * in.col + 63) / 64); }
 };
 
 // Whether rows of E, from this place on, can be read as they lie.
@@ -129,14 +138,15 @@ inline const E* even_rows(const Input& a, const Panel& panel, int begin, int n, 
   return reinterpret_cast<const E*>(from);
 }
 
-// Query rows become lanes: [d][lane] of one panel. Lanes beyond its rows are zero: they compute finite numbers that
-// nobody reads.
+// Query rows become lanes: [d][lane] of one panel, in as many vectors as hold them. Lanes beyond its rows are zero: they
+// compute finite numbers that nobody reads.
 template <class N, class Stored>
 void pack_panel(const Panel& panel, typename N::T* to) {
   typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
   const Problem& p = panel.p;
-  for (int l = 0; l < kPanel; l += N::kLanes) {
+  const int lanes = Tiled<N>::kUse ? kPanel : padded<N>(panel.count);  // a tile takes all lanes
+  for (int l = 0; l < lanes; l += N::kLanes) {
     ptrdiff_t row = 0;
     const Stored* const from = even_rows<Stored>(p.query, panel, l, N::kLanes, row);
     int c = 0;
@@ -145,10 +155,10 @@ void pack_panel(const Panel& panel, typename N::T* to) {
       N::load_columns(from + c, row, column);
       for (int i = 0; i < 4; ++i) N::store(to + ptrdiff_t(c + i) * kPanel + l, column[i]);
     }
-    for (; c < p.d; ++c) {
-      for (int r = l; r < l + N::kLanes; ++r) {
-        T& lane = to[ptrdiff_t(c) * kPanel + r];
-        lane = r < panel.count ? widen(load_any<Stored>(row_of(p.query, panel, r) + c * p.query.col)) : T(0);
+    for (int r = l; r < l + N::kLanes; ++r) {
+      const char* const row = r < panel.count ? row_of(p.query, panel, r) : nullptr;
+      for (int i = c; i < p.d; ++i) {
+        to[ptrdiff_t(i) * kPanel + r] = row ? widen(load_any<Stored>(row + i * p.query.col)) : T(0);
       }
     }
   }

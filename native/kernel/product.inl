@@ -14,13 +14,24 @@ struct Right {
   ptrdiff_t row;
 };
 
+// What is done beside a product: nothing.
+struct Alone {
+  struct Lines {
+    void operator()() const {}
+  };
+  template <int>
+  Lines from(int) const {
+    return {};
+  }
+};
+
 // sum over k of a[r][k] * b[k][lane], for R rows and C columns of vectors: one chain per element, k ascending from
 // zero. done(r, c, sum) receives each column of vectors; step() is called once per k.
 template <class N, int R, int C, class A, class B, class Done, class Step>
 inline void product_tile(Left<A> a, Right<B> b, int n, Done done, Step step) {
   typedef typename N::V V;
   V acc[R][C];
-#pragma GCC unroll 8
+#pragma GCC unroll 24
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) acc[r][c] = N::set(0);
@@ -31,7 +42,7 @@ inline void product_tile(Left<A> a, Right<B> b, int n, Done done, Step step) {
     V col[C];
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) col[c] = N::load(b.data + c * N::kLanes);
-#pragma GCC unroll 8
+#pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
       const V x = N::set(widen(a.data[r * a.row]));
 #pragma GCC unroll 8
@@ -40,35 +51,37 @@ inline void product_tile(Left<A> a, Right<B> b, int n, Done done, Step step) {
     a.data += a.step;
     b.data += b.row;
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 24
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) done(r, c, acc[r][c]);
   }
 }
 
-// The same for any number of rows: whole register tiles, then one smaller. done(r, c, sum) sees r in [0, rows).
-template <class N, int C, class A, class B, class Done, class Step>
+// The same for any number of rows: register tiles with as many sums as there are registers for, then smaller ones.
+// done(r, c, sum) and step(r), which gives the steps beside the tile that begins there, see r in [0, rows).
+template <class N, int C, int R = N::kSums / C, class A, class B, class Done, class Step>
 inline void product(Left<A> a, Right<B> b, int rows, int n, Done done, Step step) {
   int r0 = 0;
   const auto shifted = [&](int r, int c, typename N::V x) { done(r0 + r, c, x); };
-  for (; r0 + N::kRows <= rows; r0 += N::kRows) {
-    product_tile<N, N::kRows, C>(a, b, n, shifted, step);
-    a.data += N::kRows * a.row;
+  for (; r0 + R <= rows; r0 += R) {
+    product_tile<N, R, C>(a, b, n, shifted, step(r0));
+    a.data += R * a.row;
   }
-  static_assert(N::kRows <= 6, "every remainder has its case");
-  switch (rows - r0) {
-    case 1:
-      return product_tile<N, 1, C>(a, b, n, shifted, step);
-    case 2:
-      return product_tile<N, 2, C>(a, b, n, shifted, step);
-    case 3:
-      return product_tile<N, 3, C>(a, b, n, shifted, step);
-    case 4:
-      return product_tile<N, 4, C>(a, b, n, shifted, step);
-    case 5:
-      return product_tile<N, 5, C>(a, b, n, shifted, step);
+  if constexpr (R > 6) {
+    product<N, C, R / 2>(a, b, rows - r0, n, shifted, [&](int r) { return step(r0 + r); });
+  } else {
+    switch (rows - r0) {
+      case 1:
+        return product_tile<N, 1, C>(a, b, n, shifted, step(r0));
+      case 2:
+        return product_tile<N, 2, C>(a, b, n, shifted, step(r0));
+      case 3:
+        return product_tile<N, 3, C>(a, b, n, shifted, step(r0));
+      case 4:
+        return product_tile<N, 4, C>(a, b, n, shifted, step(r0));
+      case 5:
+        return product_tile<N, 5, C>(a, b, n, shifted, step(r0));
+    }
   }
 }
-
-inline void no_step() {}

@@ -2,9 +2,9 @@
 // scores[key][lane] = scale * (q . k): one chain over d per score, d ascending, in either of two ways.
 
 // Queries in the lanes: for keys [begin, end) of a tile, against a panel.
-template <class N, int C, class Row>
+template <class N, int C, class Row, class Beside>
 inline void scores(const Rows<Row>& key, int begin, int end, const typename N::T* query, int d, typename N::T scale,
-                   typename N::T* to) {
+                   typename N::T* to, const Beside& beside) {
   constexpr int kPanel = Scratch<N>::kPanel;
   const typename N::V by = N::set(scale);
   product<N, C>(
@@ -12,17 +12,19 @@ inline void scores(const Rows<Row>& key, int begin, int end, const typename N::T
       [&](int r, int c, typename N::V dot) {
         N::store(to + ptrdiff_t(begin + r) * kPanel + c * N::kLanes, N::mul(dot, by));
       },
-      no_step);
+      [&](int r) { return beside.template from<2>((begin + r) / 2); });
 }
 
 // Keys in the lanes, for the first R rows of a panel: a few rows would leave most lanes of the other way idle. G
 // vectors of keys go in step, so that there are enough chains.
-template <class N, int R, int G, class Row, class Fetch>
+template <class N, int R, int G, class Row>
 inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T* query, int d, typename N::T scale,
-                            typename N::T* to, Fetch fetch) {
+                            typename N::T* to, const Ahead& ahead) {
   typedef typename N::V V;
   typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
+  constexpr int kLines = G * N::kLanes * 4 * int(sizeof(Row)) / 64;  // that these rows have per step
+  auto ahead_ = ahead.template from<kLines < 2 ? 2 : 1>(first / 2);
   V acc[G][4];
 #pragma GCC unroll 16
   for (int i = 0; i < G * 4; ++i) acc[i / 4][i % 4] = N::set(0);
@@ -36,7 +38,7 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
   };
   int c = 0;
   for (; c + 4 <= d; c += 4) {
-    fetch();
+    for (int i = 0; i < (kLines + 1) / 2; ++i) ahead_();
     V columns[G][4];
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) N::load_columns(key.at(first + g * N::kLanes) + c, key.row, columns[g]);
@@ -65,16 +67,12 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
   }
 }
 
-// Meanwhile the tile's values are fetched, in equal parts.
 template <class N, int R, class Row>
 inline void few_scores(const Rows<Row>& key, int begin, int end, const typename N::T* query, int d, typename N::T scale,
-                       typename N::T* to, Ahead values) {
+                       typename N::T* to, const Ahead& ahead) {
   constexpr int kGroups = R == 4 ? 2 : 4, kStep = kGroups * N::kLanes;
-  const int lines = values.share(int64_t(end - begin) / kStep * (d / 4));
   int j = begin;
-  for (; j + kStep <= end; j += kStep) {
-    few_scores_step<N, R, kGroups>(key, j, query, d, scale, to, [&] { values.fetch(lines); });
-  }
-  for (; j + N::kLanes <= end; j += N::kLanes) few_scores_step<N, R, 1>(key, j, query, d, scale, to, no_step);
-  if (j < end) scores<N, 1>(key, j, end, query, d, scale, to);
+  for (; j + kStep <= end; j += kStep) few_scores_step<N, R, kGroups>(key, j, query, d, scale, to, ahead);
+  for (; j + N::kLanes <= end; j += N::kLanes) few_scores_step<N, R, 1>(key, j, query, d, scale, to, ahead);
+  if (j < end) scores<N, 1>(key, j, end, query, d, scale, to, ahead);
 }

@@ -51,7 +51,7 @@ template <class N>
 struct Scratch {
   typedef typename N::T T;
   static constexpr int kPanel = N::kLanes * N::kCols;  // query rows that one sweep of the registers carries
-  static_assert(kBlockRows % kPanel == 0, "panels tile the block");
+  static constexpr int kPanels = (kBlockRows + kPanel - 1) / kPanel;
 
   Cutter cut;
   State<N> total, part;  // of all keys so far, and of one chunk of them
@@ -68,7 +68,7 @@ struct Scratch {
 
   Scratch(int tile, int d, int dv, char* base)
       : cut{base}, total(cut, kBlockRows, dv), part(cut, kBlockRows, dv), tiled(cut, tile, d, dv) {
-    cut(query, size_t(kBlockRows) * d);
+    cut(query, size_t(kPanels) * kPanel * d);
     cut(scores, size_t(tile) * kPanel);
     cut(shrink, kBlockRows);
     cut(grow, kBlockRows);
@@ -76,6 +76,6 @@ struct Scratch {
     cut(value, size_t(tile) * padded<N>(dv));
     cut(contained, size_t(tile) * padded<N>(dv));
     cut(kept, size_t(kMaxTile / 32) * kPanel);
-    cut(reach, kBlockRows / kPanel);
+    cut(reach, kPanels);
   }
 };

@@ -32,6 +32,7 @@ struct Tiled<Pieced<V_, K, W>> {
   // Rows of bfloat16 are operands as they lie.
   static constexpr bool kAsStored = K == 1;
   static constexpr int kPanel = N::kLanes * N::kCols, kAcross = kPanel / kSide;
+  static constexpr int kRows = (kBlockRows + kPanel - 1) / kPanel * kPanel;
   static_assert(kPanel % kSide == 0 && kSide % N::kLanes == 0, "tiles are whole in a panel, vectors in a tile");
 
   BFloat16* query;   // [panel][piece][step][tile of queries]: pairs
@@ -50,14 +51,14 @@ struct Tiled<Pieced<V_, K, W>> {
 
   Tiled(Cutter& cut, int tile, int d, int dv)
       : deep_d(up_to(d, kDeep)), deep_tile(up_to(tile, kDeep)), wide(up_to(dv, kSide)) {
-    cut(query, size_t(K) * kBlockRows * deep_d);
+    cut(query, size_t(K) * kRows * deep_d);
     cut(key, size_t(K) * up_to(tile, kSide) * deep_d);
     cut(value, size_t(K) * deep_tile * wide);
     cut(weight, size_t(W) * kPanel * deep_tile);
     cut(turned, size_t(kSide) * deep_tile);
     cut(block, size_t(4) * kSide * kSide);
     cut(again, size_t(tile) * kPanel);
-    cut(query_fits, kBlockRows);
+    cut(query_fits, kRows);
     cut(key_fits, size_t(tile));
   }
 
@@ -175,7 +176,7 @@ struct Tiled<Pieced<V_, K, W>> {
     for (int r = 0; r < panel.count; ++r) fit &= query_fits[panel.first + r];
     for (int j = begin; j < end; ++j) fit &= key_fits[j];
     if (fit) return;
-    scores<N, C>(from, begin, end, queries, panel.p.d, static_cast<float>(panel.p.scale), again);
+    scores<N, C>(from, begin, end, queries, panel.p.d, static_cast<float>(panel.p.scale), again, Alone{});
     for (int j = begin; j < end; ++j) {
       for (int r = 0; r < panel.count; ++r) {
         const ptrdiff_t at = ptrdiff_t(j) * kPanel + r;

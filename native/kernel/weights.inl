@@ -3,20 +3,15 @@
 // pass: the same scores bit for bit, so that weights . v is the output to rounding, at any size of the scores.
 
 template <class N, int C>
-void weigh_panel(const Panel& panel, int64_t first, int count, int64_t begin, const Rows<typename N::T>& key,
-                 Scratch<N>& s) {
+void weigh_panel(const Panel& panel, const Tile<N, typename N::T>& t, int64_t begin, Scratch<N>& s) {
   typedef typename N::T T;
   typedef typename N::V V;
   constexpr int kPanel = Scratch<N>::kPanel;
   const Problem& p = panel.p;
-  const T* const query = s.query + ptrdiff_t(panel.first) * p.d;
-  if constexpr (Tiled<N>::kUse) {
-    s.tiled.template score<C>(panel, key, 0, count, query, s.scores);
-  } else {
-    scores<N, C>(key, 0, count, query, p.d, static_cast<T>(p.scale), s.scores);
-  }
-  if (p.softcap != 0) cap<N, C>(0, count, static_cast<T>(p.softcap), s.scores);
-  const bool by_bias = add_biases<N>(panel, first, 0, count, s.scores);
+  const int64_t first = t.first;
+  const int count = t.count;
+  score_panel<N, C>(panel, t, 0, count, s);
+  const bool by_bias = add_to_scores<N, C>(panel, first, 0, count, s);
   for (int c = 0; c < C; ++c) {
     const V base = base_of<N>(N::load(s.total.max + panel.first + c * N::kLanes));
     const V sum = N::load(s.total.sum + panel.first + c * N::kLanes);
@@ -56,10 +51,14 @@ void weights(const Problem& p, const Block& block, int64_t begin, int64_t end, c
     if (!p.go_on(p.watch)) return;
     const typename Tiled<N>::Use use;
     const int count = end - first < tile ? static_cast<int>(end - first) : tile;
-    const Rows<T> key = take_rows<N, Stored, T>(p.key, block.head[0], first, count, p.d, p.d, s.key);
-    if constexpr (Tiled<N>::kUse) s.tiled.take_keys(key, count, p.d);
+    Tile<N, T> t = {first, count, true, {}, {}, {}, Tile<N, T>::kUnknown};
+    t.key = take_rows<N, Stored, T>(p.key, block.head[0], first, count, p.d, p.d, s.key);
+    if constexpr (Tiled<N>::kUse) s.tiled.take_keys(t.key, count, p.d);
     for (int r = 0; r < block.rows; r += kPanel) {
-      weigh_panel<N, N::kCols>(Panel{p, block, r, panel_rows(block, r, kPanel)}, first, count, begin, key, s);
+      const Panel panel{p, block, r, panel_rows(block, r, kPanel)};
+      with_vectors<N>(panel.count, [&](auto vectors) {
+        weigh_panel<N, decltype(vectors)::value>(panel, t, begin, s);
+      });
     }
   }
 }

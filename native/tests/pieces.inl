@@ -178,15 +178,16 @@ void test_product() {
   typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
   Noise noise;
-  const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 12, 13}, depths[] = {0, 1, 2, 3, 17, 39};
-  static T a[16 * 40], b[40 * kPanel], got[16 * kPanel];
+  const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 12, 13, 23, 24, 25, 41}, depths[] = {0, 1, 2, 3, 17, 39};
+  static T a[41 * 40], b[40 * kPanel], got[41 * kPanel];
   for (T& x : a) x = noise();
   for (T& x : b) x = noise();
   for (int rows : sizes) {
     for (int n : depths) {
       product<N, C>(
           Left<T>{a, 40, 1}, Right<T>{b, kPanel}, rows, n,
-          [&](int r, int c, typename N::V sum) { N::store(got + r * kPanel + c * N::kLanes, sum); }, no_step);
+          [&](int r, int c, typename N::V sum) { N::store(got + r * kPanel + c * N::kLanes, sum); },
+          [](int) { return Alone::Lines{}; });
       for (int r = 0; r < rows; ++r) {
         for (int l = 0; l < C * N::kLanes; ++l) {
           long double want = 0, size = 1e-30L;
@@ -218,8 +219,10 @@ void test_few_scores() {
       for (Row& x : key) narrow(T(noise()), x);
       for (T& x : query) x = noise();
       const Rows<Row> rows{key, 33};
-      scores<N, 1>(rows, 5, kKeys, query, d, T(0.3), want);
-      few_scores<N, R>(rows, 5, kKeys, query, d, T(0.3), got, Ahead(rows, d, 5, kKeys));
+      const int64_t head = 0;
+      const Input in{reinterpret_cast<const char*>(key), &head, 33 * sizeof(Row), sizeof(Row)};
+      scores<N, 1>(rows, 5, kKeys, query, d, T(0.3), want, Alone{});
+      few_scores<N, R>(rows, 5, kKeys, query, d, T(0.3), got, Ahead(in, in, 0, 0, d, d));
       for (int j = 5; j < kKeys; ++j) {
         for (int r = 0; r < R; ++r) {
           CHECK(got[j * kPanel + r] == want[j * kPanel + r], "d %d key %d row %d of %d", d, j, r, R);

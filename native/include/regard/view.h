@@ -8,7 +8,7 @@
 namespace regard {
 
 // Query rows of one task. Every target's panel divides it.
-constexpr int kBlockRows = 64;
+constexpr int kBlockRows = 96;
 
 // A strided array (head, row, column). `head[h]` is the offset of head h; all strides are in bytes and may have
 // any sign: leading axes that were broadcast repeat their offset, grouped query heads share their kv head's.
