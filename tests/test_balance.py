@@ -71,7 +71,7 @@ def test_every_pair_is_counted(name, threads):
 def test_few_blocks_are_cut_and_many_are_not():
     assert len(tasks_of("decoding, one kv head", 1)[0][0]) == 1
     assert len(tasks_of("decoding, one kv head", 2)[0][0]) == -(-65536 // 1536)
-    assert [len(tasks) for tasks in tasks_of("full", 4)[0]] == [8 * 2048 // 64]
+    assert [len(tasks) for tasks in tasks_of("full", 4)[0]] == [8 * -(-2048 // 96)]
 
 
 def test_this_test_can_fail():

@@ -109,9 +109,22 @@ def test_garbage_in_another_row(target, arrays, options, garbage):
     assert_same_bits(got.lse[others], want.lse[others])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_row_whose_finite_values_overflow_has_its_own_order(target, dtype):
+    """Their sum is inf, and one more value -inf: NaN or -inf, by what comes first, and the same beside other rows."""
+    q, v = np.zeros((60, 4), dtype), np.full((60, 3), np.finfo(dtype).max)
+    v[0, 0] = -np.inf
+    v[30, 1] = np.nan
+    with np.errstate(all="ignore"):
+        prefill = rg.attention(q, q, v, mask=rg.Causal())
+        for i in range(60):
+            alone = rg.attention(q[i : i + 1], q[: i + 1], v[: i + 1], mask=rg.Causal(), q_offset="end")
+            assert_same_bits(alone[0], prefill[i])
+
+
 @pytest.mark.parametrize("left", [None, 100])
 def test_decoding_step_equals_prefill(target, normal, left):
-    """Around every border of tiles (96 keys), blocks (64 rows) and panels, and with a cache that grows by one."""
+    """Around every border of tiles (96 keys), blocks (96 rows) and panels, and with a cache that grows by one."""
     q, k, v = normal(4, 400, 32), normal(2, 400, 32), normal(2, 400, 32)
     prefill = rg.attention(q, k, v, mask=rg.Causal() & rg.Window(left=left))
     for i in [*range(20), 47, 63, 64, 94, 95, 96, 97, 127, 128, 190, 191, 192, 193, 287, 288, 289, 383, 384, 385, 399]:

@@ -276,11 +276,11 @@ def test_refused_in_one_line(plan, arguments, message):
 @pytest.mark.parametrize(("d", "keys"), [(64, 960), (512, 480)])
 def test_a_count_without_end_is_not_begun_and_counts_with_the_kernels_tiles(plan, monkeypatch, d, keys):
     monkeypatch.setattr("regard.cli._plan._MAX_TILES", 10)
-    assert plan(f"64,{d}", "--key", f"{keys},{d}")[0] == 0
-    assert plan(f"8,8,{d}", "--key", f"1,{keys},{d}")[0] == 0  # eight heads in one block of 64 rows
-    code, out, err = plan(f"64,{d}", "--key", f"{keys + 1},{d}")
+    assert plan(f"96,{d}", "--key", f"{keys},{d}")[0] == 0
+    assert plan(f"8,8,{d}", "--key", f"1,{keys},{d}")[0] == 0  # eight heads in one block of rows
+    code, out, err = plan(f"96,{d}", "--key", f"{keys + 1},{d}")
     assert (code, out) == (2, "")
-    assert f"the scores (64, {keys + 1}) make 1.1e+01 tiles of 64 queries x {keys // 10} keys, and a plan" in err
+    assert f"the scores (96, {keys + 1}) make 1.1e+01 tiles of 96 queries x {keys // 10} keys, and a plan" in err
 
 
 @pytest.mark.parametrize("arguments", [[], ["4,4", "--scale", "x"], ["4,4", "--nonsense"], ["-1,8,4,4"]])

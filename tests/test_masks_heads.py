@@ -91,7 +91,7 @@ def test_a_picture_is_of_one_head():
     assert str(TWO.picture(3, 3, head=1)) == (
         "PerHead([Causal(), Window(left=1, right=1)]): 3 queries down, 3 keys across, head 1\n"
         "■ ■ ·\n■ ■ ■\n· ■ ■\n■ kept  · not kept\n"
-        "7 of 9 pairs kept; tiles of 64 x 96: 0 full, 1 partial, 0 empty"
+        "7 of 9 pairs kept; tiles of 96 x 96: 0 full, 1 partial, 0 empty"
     )
     assert "head 0" in str(TWO.picture(3, 3))
     assert "3 keys across, head 1" in TWO.picture(3, 3, head=1).svg

@@ -166,7 +166,7 @@ def test_farthest_offsets_are_taken():
             "Chunked(2): 1 query down, the first at position 2, 4 keys across\n"
             "· · ■ ■\n"
             "■ kept  · not kept\n"
-            "2 of 4 pairs kept; tiles of 64 x 96: 0 full, 1 partial, 0 empty",
+            "2 of 4 pairs kept; tiles of 96 x 96: 0 full, 1 partial, 0 empty",
         ),
         (
             rg.Causal(),
@@ -188,13 +188,13 @@ def test_farthest_offsets_are_taken():
             rg.Empty(),
             {"queries": 2, "keys": 0},
             "Empty(): 2 queries down, 0 keys across\n\n\n■ kept  · not kept\n"
-            "0 of 0 pairs kept; tiles of 64 x 96: 0 full, 0 partial, 0 empty",
+            "0 of 0 pairs kept; tiles of 96 x 96: 0 full, 0 partial, 0 empty",
         ),
         (
             rg.Full(),
             {"queries": 0, "keys": 1},
             "Full(): 0 queries down, 1 key across\n■ kept  · not kept\n"
-            "0 of 0 pairs kept; tiles of 64 x 96: 0 full, 0 partial, 0 empty",
+            "0 of 0 pairs kept; tiles of 96 x 96: 0 full, 0 partial, 0 empty",
         ),
     ],
 )
@@ -212,7 +212,7 @@ def test_many_tiles_are_summarised():
     assert lines[64] == "█" * 61 + "▒▒"
     assert lines[65:] == [
         "█ full  ▒ partial  · empty, 32 x 22 tiles to a cell",
-        "8,590,000,128 of 17,179,869,184 pairs kept; tiles of 64 x 96: 1,396,736 full, 2,731 partial, 1,398,101 empty",
+        "8,590,000,128 of 17,179,869,184 pairs kept; tiles of 96 x 96: 1,396,736 full, 2,731 partial, 1,398,101 empty",
     ]
 
 
@@ -336,7 +336,7 @@ def test_svg_shows_the_mask_the_axes_and_the_counts():
     assert shown[:3] == ["Causal() & Window(left=2)", "keys →", "queries ↓"]
     assert shown[3:11] == [*"01234", *"012"]
     assert "3 queries down, the first at position 2, 5 keys across" in shown
-    assert "9 of 15 pairs kept; tiles of 64 x 2: 0 full, 3 partial, 0 empty" in shown
+    assert "9 of 15 pairs kept; tiles of 96 x 2: 0 full, 3 partial, 0 empty" in shown
     shown = texts(rg.Causal().picture(1024, 1024))
     assert shown[3:19] == [str(128 * k) for k in range(8)] * 2
     assert {"75 full", "21 partial", "80 empty", "1,024 queries down, 1,024 keys across"} <= set(shown)

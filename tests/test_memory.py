@@ -168,7 +168,7 @@ def test_many_calls_keep_nothing():
 
 
 def test_states_of_chunks_take_what_the_plan_says():
-    """Two threads share the keys of 15 blocks of rows: 15 x 86 states of 64 rows."""
+    """Two threads share the keys of 10 blocks of rows: 10 x 86 states of 96 rows."""
     arrays = [np.broadcast_to(np.float32(0), (1, 1, n, 32)) for n in (960, KEYS, KEYS)]
     with rg.config(num_threads=2):
         plan = rg.plan(*arrays)

@@ -111,7 +111,7 @@ class Mask(Expression):
         *,
         q_offset: int = 0,
         head: int = 0,
-        block_rows: int = 64,
+        block_rows: int = 96,
         tile_keys: int = 96,
     ) -> Picture:
         """Draw the mask for one head, in text and as SVG, with what becomes of each tile.
