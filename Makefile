@@ -16,7 +16,7 @@ CMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" cmake
 help:
 	@echo "make run        build, install, and look at a real model's attention (writes build/regard-view.html)"
 	@echo "make test       every test that needs no heavy framework"
-	@echo "make test-all   the same, and against torch, JAX, transformers, ONNX's runtime and a browser"
+	@echo "make test-all   the same, and against torch, JAX, transformers, ONNX's runtime, OpenVINO and a browser"
 	@echo "make lint       ruff, mypy --strict, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
 	@echo "make bench      timings beside torch, JAX, ONNX Runtime, OpenVINO, NumPy and this machine's ceilings, time and"
@@ -73,7 +73,7 @@ test-native: $(STAMPS)/deps
 	@$(CMAKE) --build build/tests
 	build/tests/regard_tests
 
-test-all: test $(STAMPS)/heavy
+test-all: test $(STAMPS)/heavy $(STAMPS)/bench
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -o addopts="-q" -W default $(COUNTED_ON) tests/heavy
 
 lint: $(STAMPS)/install

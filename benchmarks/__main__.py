@@ -33,16 +33,27 @@ def progress(console):
     )  # fmt: skip
 
 
+def better(before, now):
+    """Of each ceiling what the machine gave when it gave most; `medians` has every measurement."""
+    found = {}
+    for name, row in now.items():
+        rows = [before[name], row] if name in before else [row]
+        medians = [*before.get(name, {}).get("medians", []), row["median"]]
+        found[name] = max(rows, key=lambda each: each["median"]) | {"medians": medians}
+    return found
+
+
 class Run:
     """All that is chosen, one after the other; the file is written after each."""
 
     def __init__(self, options, console):
         self.options, self.console = options, console
         self.chosen = problems.load(options.problems) if options.part != "growth" else []
-        whole = not options.problems and options.part != "problems"
-        self.series = {kind: growth.load(kind) if whole else [] for kind in ("growth", "memory")}
+        grown = not options.problems and options.part != "problems"
+        self.series = {kind: growth.load(kind) if grown else [] for kind in ("growth", "memory")}
         self.result = {
-            "format": bench.FORMAT, "machine": machine(), "rounds": options.rounds, "ceilings": {}, "problems": {},
+            "format": bench.FORMAT, "partial": True, "machine": machine(), "rounds": options.rounds, "ceilings": {},
+            "problems": {},
         }  # fmt: skip
 
     def write(self):
@@ -58,9 +69,14 @@ class Run:
         say(f"expected to take about {seconds / 60:.0f} min (by {earlier.name})")
         if why := ceilings.absent():
             say(f"the loops that measure the machine are {why}")
+        self.measure()
+
+    def measure(self):
+        """What the machine gives: before the first problem, and after the last."""
         with bench.pinned(1):
-            self.result["ceilings"] = ceilings.measure(self.options.rounds, time.perf_counter_ns)
-        say(report.ceilings(self.result["ceilings"]))
+            found = ceilings.measure(self.options.rounds, time.perf_counter_ns)
+        self.result["ceilings"] = better(self.result["ceilings"], found)
+        self.console.print(report.ceilings(self.result["ceilings"]))
 
     def race(self):
         rounds = self.options.rounds
@@ -88,6 +104,8 @@ class Run:
                     self.console.print(shown(series.name, found))
 
     def end(self, begun):
+        self.measure()
+        self.result["partial"] = bool(self.options.problems or self.options.part)
         self.result["machine"]["load_after"] = bench.load()
         self.result["took_s"] = time.perf_counter() - begun
         self.write()

@@ -27,14 +27,10 @@ def gain(old, new):
 def change(old, new):
     """What became of one problem: regard's gain, what the others' was, and the verdict."""
     own = gain(old["regard"], new["regard"])
-    others = {name: gain(row, new[name])["median"] for name, row in old.items() if name in new and not is_own(name)}
+    others = {name: gain(row, new[name])["median"] for name, row in old.items() if name in new and row["outside"]}
     drift = [1.0, *others.values()]
     verdict = "faster" if own["low"] > max(drift) else "slower" if own["high"] < min(drift) else "noise"
     return {"gain": own, "others": others, "verdict": verdict}
-
-
-def is_own(name):
-    return name.split(",")[0] == "regard"
 
 
 def changes(old, new):

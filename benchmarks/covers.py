@@ -14,11 +14,12 @@ def as_mask(given, queries, keys):
             return Causal()
         case {"window": size}:
             return Window(size)
-        case {"lengths": n}:
-            return Lengths(n)
+        case {"lengths": lengths}:
+            return Lengths(tuple(lengths))
         case {"random": keep}:
             return Random(keep, queries, keys)
-    raise ValueError(f"mask = {given!r}; it is 'causal', or one of window, lengths and random with a number")
+    known = "'causal', or window = size, lengths = [one per batch entry] or random = probability"
+    raise ValueError(f"mask = {given!r}; it is {known}")
 
 
 def as_bias(given, heads):

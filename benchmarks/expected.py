@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks import growth
 from benchmarks.race import PATIENCE_S
+from regard.bench import rest_s
 
 # Of all contestants on the average, in operations per second: a guess for what no earlier run tells.
 RATE = 2e10
@@ -18,7 +19,9 @@ def of_problem(problem, rounds, outcome):
     calls = dict.fromkeys(("regard", *problem.peers), problem.flops / RATE)
     calls |= {name: row["median_ms"] / 1e3 for name, row in rows.items()}
     turns = rounds + 2  # the first call, and the round that is not counted
-    return sum(min(turns * s * problem.repeat, max(PATIENCE_S, 5 * s)) for s in calls.values()) + of_answer(problem)
+    timed = sum(min(turns * s * problem.repeat, max(PATIENCE_S, 5 * s)) for s in calls.values())
+    rests = (rounds + 1) * len(calls) * rest_s(problem.threads)
+    return timed + rests + of_answer(problem) + sum(map(of_compiling, calls))
 
 
 def of_answer(problem):
@@ -26,11 +29,15 @@ def of_answer(problem):
     return len(problem.looked_at) / problem.lengths[0] * problem.flops / 1e10
 
 
+def of_compiling(name):
+    return COMPILE_S if "compiled" in name else 0
+
+
 def of_series(series):
     seconds = 0.0
     for length in series.steps:
         for name in series.entrants(length):
-            seconds += COMPILE_S if "compiled" in name else 0
+            seconds += of_compiling(name)
             call = series.problem(length).flops / 5e10
             seconds += call if call > growth.ONCE_S else min((growth.ROUNDS + 2) * call, growth.PATIENCE_S + 4 * call)
     return seconds

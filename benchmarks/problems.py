@@ -16,8 +16,8 @@ except ImportError:  # Python 3.10
 
 FILE = Path(__file__).with_name("problems.toml")
 KEYS = {
-    "name", "reason", "query", "key", "dtype", "mask", "bias", "threads", "target", "repeat", "peers", "faster",
-    "costs", "microseconds",
+    "name", "reason", "query", "key", "dtype", "mask", "bias", "threads", "target", "repeat", "by_token", "peers",
+    "faster", "costs", "microseconds",
 }  # fmt: skip
 
 
@@ -32,9 +32,13 @@ def as_problem(entry, groups):
         raise ValueError(f"{name}: peers = {entry['peers']!r}; the groups of [peers] are {', '.join(groups)}")
     query = tuple(entry["query"])
     key = tuple(entry.get("key", query))
-    options = {k: entry[k] for k in ("dtype", "threads", "target", "repeat") if k in entry}
+    options = {k: entry[k] for k in ("dtype", "threads", "target", "repeat", "by_token") if k in entry}
     if options.get("dtype", "float32") not in DTYPES:
         raise ValueError(f"{name}: dtype = {options['dtype']!r}; it is one of {', '.join(DTYPES)}")
+    if options.get("by_token") and (entry.get("mask") != "causal" or query[2] != key[2]):
+        raise ValueError(f"{name}: by_token is for mask = 'causal' and as many keys as queries")
+    if (lengths := isinstance(entry.get("mask"), dict) and entry["mask"].get("lengths")) and len(lengths) != query[0]:
+        raise ValueError(f"{name}: lengths = {lengths}; its batch has {query[0]} entries")
     return Problem(
         name, entry["reason"], query, key, mask=as_mask(entry.get("mask"), query[2], key[2]),
         bias=as_bias(entry.get("bias"), query[1]), peers=tuple(groups[entry["peers"]]), goals=goals_of(entry),

@@ -22,9 +22,11 @@ def headed(title, first, *columns):
 
 
 def ceilings(found):
-    table = headed("What this machine gives, on one thread", "", "", "median", "min - max")
+    """The better of what was measured at the start and at the end, and both."""
+    table = headed("What this machine gives, on one thread", "", "", "median", "min - max", "start, end")
     for name, row in found.items():
-        table.add_row(name, row["unit"], number(row["median"]), f"{number(row['min'])} - {number(row['max'])}")
+        between = f"{number(row['min'])} - {number(row['max'])}"
+        table.add_row(name, row["unit"], number(row["median"]), between, ", ".join(map(number, row["medians"])))
     return table
 
 

@@ -21,7 +21,7 @@ from benchmarks import ceilings, compare, goals, problems, race, report  # noqa:
 from benchmarks.peers import PEERS  # noqa: E402
 from regard import bench  # noqa: E402
 from regard._runtime import num_threads  # noqa: E402
-from regard.bench import Causal, Lengths, Peer, Problem, Random, Window, _peers, _race, interleave, spread  # noqa: E402  # noqa: E402
+from regard.bench import Causal, Lengths, Peer, Problem, Random, Window, _peers, _race, interleave, spread  # noqa: E402
 
 ALL = problems.load()
 TINY = Problem("tiny", "a test", (1, 2, 20, 8), (1, 2, 20, 8))
@@ -30,11 +30,11 @@ NUMPY = [name for name in PEERS if name.startswith(("NumPy", "regard"))]
 
 def shrunk(problem):
     """The same with a sixteenth of the lengths and few heads."""
-    heads, kv = max(1, problem.group) * 2, 2
-    query, key = ((1, h, max(1, s[2] // 16), 8) for h, s in ((heads, problem.query), (kv, problem.key)))
-    mask = problem.mask
+    heads, kv, mask = max(1, problem.group) * 2, 2, problem.mask
+    batch = len(mask.lengths) if isinstance(mask, Lengths) else 1
+    query, key = ((batch, h, max(1, s[2] // 16), 8) for h, s in ((heads, problem.query), (kv, problem.key)))
     if isinstance(mask, Lengths):
-        mask = Lengths(key[2] - 5)
+        mask = Lengths(tuple(key[2] - 5 - entry for entry in range(batch)))
     if isinstance(mask, Window):
         mask = Window(7)
     if isinstance(mask, Random):
@@ -103,6 +103,9 @@ def test_the_goals_of_the_first_problem_are_read():
         ({"dtype": "int8"}, ["tiny", "dtype = 'int8'", "bfloat16"]),
         ({"mask": "casual"}, ["mask = 'casual'", "'causal'", "window"]),
         ({"bias": "rope"}, ["bias = 'rope'", "'alibi'"]),
+        ({"by_token": True}, ["tiny", "by_token", "'causal'", "as many keys as queries"]),
+        ({"by_token": True, "mask": "causal", "key": [1, 1, 5, 4]}, ["as many keys as queries"]),
+        ({"mask": {"lengths": [3, 4]}}, ["tiny", "lengths = [3, 4]", "batch has 1 entries"]),
     ],
 )
 def test_a_wrong_entry_is_refused(entry, parts):
@@ -169,7 +172,7 @@ def test_a_tiny_race_with_a_made_up_clock():
         "regard": Costing(clock, [4], outside=False),
         "fast": Costing(clock, [100, 100, 5, 6, 7]),  # the check and the round before are not counted
         "slow": Costing(clock, [12]),
-        "JAX on two threads": PEERS["regard, one thread"],
+        "regard, one thread": PEERS["regard, one thread"],
     }
     aims = goals.Faster("best", 1.2, 1.6), goals.Costs("slow", 0.5, 0.3), goals.Within(4000), goals.Faster("gone", 1, 2)
     outcome = race.race(replace(TINY, goals=aims), 3, peers=peers, clock=clock, after_round=lambda: seen.append(1))
@@ -180,7 +183,7 @@ def test_a_tiny_race_with_a_made_up_clock():
     assert rows["fast"]["ratio"]["median"] == 1.5
     assert rows["slow"]["ratio"] == dict.fromkeys(("median", "low", "high", "min", "max"), 3)
     assert 0 < rows["regard"]["worst_row_error"] < 3e-5
-    assert outcome["absent"] == {"JAX on two threads": "the problem has one thread"}
+    assert outcome["absent"] == {"regard, one thread": "the problem has one thread"}
     told = [(goal["what"], goal["value"], goal["mark"]) for goal in outcome["goals"]]
     assert told == [
         ("best (fast)", 1.5, "must"), ("time over that of slow", 1 / 3, "must"), ("microseconds", 4000, "goal"),
@@ -234,6 +237,7 @@ def made(regard, other, **machine):
     contestants = {}
     for name, times in rows.items():
         contestants[name] = {f"{key}_ms": value for key, value in spread(times).items()}
+        contestants[name]["outside"] = not name.startswith("regard")
     return {"format": 2, "machine": {"cpu": "x"} | machine, "problems": {"p": {"contestants": contestants}}}
 
 
@@ -317,10 +321,11 @@ def test_a_run_writes_after_every_problem(tmp_path, monkeypatch, capsys):
         command.main(["run", "--part", "problems", "--rounds", "1", "-o", str(path)])
     result = bench.read(path)
     assert list(result["problems"]) == ["other"]
-    assert result["ceilings"]["loop"]["median"] == 1
+    assert (result["ceilings"]["loop"]["median"], result["ceilings"]["loop"]["medians"]) == (1, [1])
     assert {"cpu", "caches", "numpy", "blas", "regard", "target", "commit", "load_before"} <= result["machine"].keys()
     monkeypatch.setattr(problems, "load", lambda pattern: [other])
     assert command.main(["run", "--part", "problems", "--rounds", "1", "-o", str(path)]) == 0
+    assert bench.read(path)["ceilings"]["loop"]["medians"] == [1, 1]  # at the start and at the end
     out = capsys.readouterr().out
     assert "best (NumPy textbook)" in out
     assert "compare" in out

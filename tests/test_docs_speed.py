@@ -70,6 +70,10 @@ def series(values, key, **more):
     }
 
 
+def ceiling(value):
+    return {"unit": "u", **bench.spread([value]), "medians": [value / 2, value]}
+
+
 def made():
     machine = {
         "date": "2026-11-30", "cpu": "a machine", "caches": {"L1 Data": "32K"}, "memory_gib": 7.5, "processors": 2,
@@ -80,7 +84,7 @@ def made():
     times = {16: 0.01, 1024: 5.0, 2048: 20.0, 4096: 80.0}
     return {
         "format": bench.FORMAT, "machine": machine, "rounds": 11, "took_s": 1200.0,
-        "ceilings": {name: {"unit": "u", **bench.spread([value])} for name, value in CEILINGS.items()},
+        "ceilings": {name: ceiling(value) for name, value in CEILINGS.items()},
         "problems": {problem.name: outcome(problem) for problem in PROBLEMS} | {"gone": {"skipped": "no processors"}},
         "growth": {"full": series(times, "median", rounds=1), "causal window 256": series(times, "median", rounds=5)},
         "memory": {"full": series({n: 2**10 * n for n in times}, "bytes")},
@@ -182,15 +186,24 @@ def test_constants_and_names_in_the_text_are_those_of_the_benchmark():
     text = " ".join((ROOT / "docs" / "performance.md").read_text().split())
     for said in (
         f"took more than {PATIENCE_S:g} seconds in all", f"more than {growth.ONCE_S:g} seconds is timed once",
-        f"is {growth.FAR} times that of a call of {growth.SHORTEST} keys",
+        "nothing runs for a tenth of a second", f"is {growth.FAR} times that of a call of {growth.SHORTEST} keys",
     ):  # fmt: skip
         assert said in text
+    assert bench.rest_s(2) == 0.1
     window = next(series for series in growth.load("growth") if series.mask not in (None, "causal"))
     assert f"fitted from {window.start // window.mask['window']} windows on" in text
     assert growth.FAR_BYTES == 1 << 20
     source = (ROOT / "docs" / "figures" / "growth.py").read_text()
     for kind in ("growth", "memory"):
         assert all(f'"{series.name}"' in source for series in growth.load(kind))
+
+
+def test_ceilings_are_shown_as_they_were_at_the_start_and_at_the_end(figure):
+    first = cells(figure("roofline.ceilings", made()))[0]
+    assert first == "FMA in registers, avx2 | u | 100 | 100 – 100 | 50, 100"
+    old = made()
+    del old["ceilings"]["exp, avx2"]["medians"]
+    assert cells(figure("roofline.ceilings", old))[1].endswith("| 2")
 
 
 def test_roofline(figure):
@@ -233,7 +246,7 @@ def test_work_is_counted_from_visited_tiles():
         )
     )  # fmt: skip
     assert whole.facts == {"flops": 4 * 2 * 960**2 * 16, "exps": 2 * 960**2, "bytes": 4 * 4 * 2 * 960 * 16}
-    kept = bench.Causal().pairs(960, 960) / 960**2
+    kept = bench.Causal().pairs(1, 960, 960) / 960**2
     assert kept < causal.flops / whole.flops < kept + 0.1
     assert window.flops < causal.flops / 2
     decode = bench.Problem("x", "r", (1, 8, 1, 16), (1, 2, 960, 16))

@@ -131,10 +131,11 @@ def test_some_rows_are_looked_at_and_a_wrong_one_of_them_is_seen():
         bench._judge.error(bad, problem.exact(given), problem)
 
 
-@pytest.mark.parametrize("cover", [bench.Causal(), bench.Window(5), bench.Window(100), bench.Lengths(9)])
+@pytest.mark.parametrize("cover", [bench.Causal(), bench.Window(5), bench.Window(100), bench.Lengths((9, 40, 0))])
 @pytest.mark.parametrize("shape", [(1, 1), (20, 20), (13, 40), (40, 13)])
 def test_pairs_are_counted_without_an_array_of_them(cover, shape):
-    assert cover.pairs(*shape) == np.count_nonzero(cover.rows(np.arange(shape[0]), shape[1]))
+    whole = np.broadcast_to(cover.rows(np.arange(shape[0]), shape[1]), (3, 1, *shape))
+    assert cover.pairs(3, *shape) == np.count_nonzero(whole)
 
 
 # --- patience -------------------------------------------------------------------------------------
@@ -208,8 +209,18 @@ def test_what_is_expected_comes_from_the_run_before():
 
 
 def test_a_whole_run_is_expected_to_fit():
+    """By the operations alone; `make bench` says what it expects by the run before."""
     parts = {kind: growth.load(kind) for kind in ("growth", "memory")}
-    assert 120 < expected.seconds([], 11, None, parts) < 15 * 60
+    none = dict.fromkeys(parts, ())
+    chosen = problems.load()
+    both = expected.seconds(chosen, 11, None, none), expected.seconds([], 11, None, parts)
+    assert all(120 < part < 18 * 60 for part in both)
+    assert expected.seconds(chosen, 11, None, parts) == pytest.approx(sum(both))
+    compiled = replace(chosen[0], peers=("torch flex, compiled",)), replace(chosen[0], peers=("torch flex",))
+    one, other = (expected.of_problem(problem, 11, None) for problem in compiled)
+    assert one - other == pytest.approx(expected.COMPILE_S)
+    rested, plain = (expected.of_problem(replace(chosen[0], threads=n), 9, None) for n in (2, 1))
+    assert rested - plain == pytest.approx(10 * 0.1 * (1 + len(chosen[0].peers)))
 
 
 def test_a_run_has_all_parts_and_a_pattern_has_not(tmp_path, monkeypatch, capsys):
@@ -225,6 +236,7 @@ def test_a_run_has_all_parts_and_a_pattern_has_not(tmp_path, monkeypatch, capsys
         result = bench.read(tmp_path / "b.json")
         assert parts == {"growth", "memory"} & set(result)
         assert list(result["problems"]) == ["tiny"]
+        assert result["partial"] == bool(extra)
         assert "expected to take about 0 min (by" in capsys.readouterr().out
     assert command.main(["run", "--part", "growth", "--rounds", "1", "-o", str(tmp_path / "c.json")]) == 0
     result = bench.read(tmp_path / "c.json")

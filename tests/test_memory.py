@@ -2,31 +2,22 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import regard as rg
 
+ROOT = Path(__file__).parents[1]
 BUDGET = 100e6
 KEYS = 131072
 
 MEASURE = """
-import resource, sys
+import sys
 import numpy as np, ml_dtypes
 import regard as rg
-
-def peak():
-    if sys.platform != "linux":
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    # Linux hands ru_maxrss down: it would begin at the peak of the process that started this one.
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024
-
-def forget_peak():
-    if sys.platform == "linux":
-        with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")
+from benchmarks.peak import forget_peak, peak
 
 def ones(*shape):
     return np.ones(shape, dtype)
@@ -50,7 +41,7 @@ assert all(np.isfinite(x.astype(np.float32)).all() for x in outputs if x.size < 
 def extra(call, setup="", dtype="float32", keys=KEYS, queries="S", d=64, heads=1):
     """Bytes that the call took at its peak beyond what it returned."""
     code = MEASURE.format(call=call, setup=setup, dtype=dtype, keys=keys, queries=queries, d=d, heads=heads)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-1000:]
     return int(done.stdout)
 

@@ -15,8 +15,5 @@ class Online(Peer):
         return "" if problem.dtype == "float32" else f"NumPy has no product of {problem.dtype} worth a time"
 
     def prepare(self, problem, given):
-        options = {
-            "mask": None if problem.mask is None else problem.mask.own(),
-            "bias": None if problem.bias is None else problem.bias.own(),
-        }
+        options = problem.own()
         return lambda: rg.reference.online_attention(*given, **options)

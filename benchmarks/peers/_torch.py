@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.bench import Torch
+from regard.bench import Lengths, Torch
 
 
 class Folded(Torch):
@@ -23,29 +23,61 @@ class Folded(Torch):
         return lambda: sdpa(q.reshape(rows), k, v).reshape(batch, heads, 1, size)
 
 
+class Sliced(Torch):
+    """A call for each sequence of a padded batch, without its padding; nothing is copied but the output."""
+
+    name = "torch sdpa, a call per sequence"
+
+    def why_not(self, problem):
+        if problem.group != 1:
+            return "kv heads are shared"
+        return "" if isinstance(problem.mask, Lengths) and problem.bias is None else "the mask is no padding"
+
+    def call(self, problem, q, k, v):
+        import torch
+        from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+        lengths = problem.mask.lengths
+
+        def call():
+            entries = (sdpa(q[b : b + 1], k[b : b + 1, :, :n], v[b : b + 1, :, :n]) for b, n in enumerate(lengths))
+            return torch.cat(tuple(entries))
+
+        return call
+
+
 class Flex(Torch):
-    """flex_attention with a block mask that is made once, compiled by a call that nobody times."""
+    """flex_attention, compiled by a call that nobody times; its block mask is made once, a bias is a rule."""
 
     name = "torch flex, compiled"
 
     def why_not(self, problem):
-        if problem.mask is None or not hasattr(problem.mask, "rule"):
-            return "the mask has no rule"
-        return "" if problem.bias is None else "the bias is not translated"
+        if problem.mask is None and problem.bias is None:
+            return "the problem is plain"
+        covers = [cover for cover in (problem.mask, problem.bias) if cover is not None]
+        return "" if all(hasattr(cover, "rule") for cover in covers) else "the mask has no rule"
 
     def call(self, problem, q, k, v):
         import torch
         from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-        rule = problem.mask.rule
-        blocks = create_block_mask(lambda b, h, i, j: rule(i, j), None, None, *problem.lengths, device="cpu")
-        compiled, shared = torch.compile(flex_attention, dynamic=False), problem.group != 1
+        options = {"enable_gqa": problem.group != 1}
+        if problem.mask is not None:
+            batch = len(q) if isinstance(problem.mask, Lengths) else None
+            rule = problem.mask.rule(torch.tensor)
+            options["block_mask"] = create_block_mask(rule, batch, None, *problem.lengths, device="cpu")
+        if problem.bias is not None:
+            bias = problem.bias.rule(torch.tensor)
+            options["score_mod"] = lambda score, b, h, i, j: score + bias(b, h, i, j)
+        # What is compiled for eight problems before this one would leave it uncompiled, thirty times as slow.
+        torch.compiler.reset()
+        compiled = torch.compile(flex_attention, dynamic=False)
 
         def call():
-            return compiled(q, k, v, block_mask=blocks, enable_gqa=shared)
+            return compiled(q, k, v, **options)
 
         call()
         return call
 
 
-TORCH = (Folded(), Flex())
+TORCH = (Folded(), Sliced(), Flex())

@@ -56,12 +56,14 @@ def _workloads() -> Iterator[Workload]:
 
 
 def ceilings() -> Table:
-    """Show what the machine gives, measured in the same run."""
-    rows = [
-        [name, row["unit"], bench.number(row["median"]), f"{bench.number(row['min'])} – {bench.number(row['max'])}"]
-        for name, row in result().get("ceilings", {}).items()
-    ]
-    return Table(["loop", "unit", "median", "smallest – largest"], rows or [[NOT_THERE, "", "", ""]])
+    """Show what the machine gives, measured in the same run, at its start and at its end."""
+    rows = []
+    for name, row in result().get("ceilings", {}).items():
+        medians = ", ".join(bench.number(median) for median in row.get("medians", [row["median"]]))
+        between = f"{bench.number(row['min'])} – {bench.number(row['max'])}"
+        rows.append([name, row["unit"], bench.number(row["median"]), between, medians])
+    head = ["loop", "unit", "median", "smallest – largest", "medians at the start, at the end"]
+    return Table(head, rows or [[NOT_THERE, *[""] * (len(head) - 1)]])
 
 
 def counted() -> Table:

@@ -13,16 +13,14 @@ from ._covers import Causal as Causal
 from ._covers import Lengths as Lengths
 from ._covers import Random as Random
 from ._covers import Window as Window
+from ._judge import UnfairError as UnfairError
 from ._judge import WrongAnswerError as WrongAnswerError
 from ._machine import machine as machine
-from ._peers import Gqa as Gqa
+from ._peers import ByToken as ByToken
 from ._peers import InPlace as InPlace
-from ._peers import MaskArray as MaskArray
 from ._peers import Peer as Peer
 from ._peers import Regard as Regard
-from ._peers import Sdpa as Sdpa
 from ._peers import Textbook as Textbook
-from ._peers import Torch as Torch
 from ._problem import DTYPES as DTYPES
 from ._problem import Given as Given
 from ._problem import Problem as Problem
@@ -31,6 +29,7 @@ from ._race import load as load
 from ._race import pinned as pinned
 from ._race import processors as processors
 from ._race import race as race
+from ._race import rest_s as rest_s
 from ._results import FORMAT as FORMAT
 from ._results import newest as newest
 from ._results import read as read
@@ -41,6 +40,10 @@ from ._rounds import spread as spread
 from ._short import PROBLEMS as PROBLEMS
 from ._short import groups as groups
 from ._short import short as short
+from ._torch import Gqa as Gqa
+from ._torch import MaskArray as MaskArray
+from ._torch import Sdpa as Sdpa
+from ._torch import Torch as Torch
 from ._work import WAYS as WAYS
 from ._work import Rates as Rates
 from ._work import Work as Work

@@ -5,7 +5,9 @@ What is spelled out is written here from the definition, not taken from `regard.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,33 +15,37 @@ import numpy as np
 from regard import biases, masks
 from regard._types import Array, BoolArray, IntArray
 
+# Of a batch entry, a head, a query and a key.
+Rule = Callable[[Any, Any, Any, Any], Any]
+# Rows of queries that are spelled out at a time, so that what is made on the way stays small.
+_STEP = 256
 
-class Cover(Protocol):
-    """What lies over the scores: `own` is regard's, `rows` spells out some rows of queries."""
 
-    def own(self) -> Any:
-        """Give what regard is asked with."""
+class Spelled(Protocol):
+    """What can be spelled out over the scores: with their four axes, of size 1 where all are alike."""
 
     def rows(self, rows: IntArray, keys: int) -> Array:
         """Spell out the rows of these queries."""
 
 
-class Ruled:
-    """A mask with a rule on index arrays: what flex_attention wants."""
+class Cover(Spelled, Protocol):
+    """What lies over the scores."""
 
-    def rule(self, i: Any, j: Any) -> Any:
-        """Tell whether query i keeps key j."""
+    def own(self) -> Any:
+        """Give what regard is asked with."""
+
+
+class Ruled:
+    """A mask with a rule on indices: what flex_attention wants."""
+
+    def rule(self, array: Callable[[Any], Any] = np.asarray) -> Rule:
+        """Give the function that tells what is kept; `array` makes the arrays that it looks into."""
         raise NotImplementedError
 
     def rows(self, rows: IntArray, keys: int) -> BoolArray:
         """Spell out the rows of these queries."""
-        kept = self.rule(rows[:, None], np.arange(keys))
-        return np.asarray(np.broadcast_to(kept, (len(rows), keys)))
-
-    def pairs(self, queries: int, keys: int) -> int:
-        """Count what is kept, some rows at a time."""
-        steps = (np.arange(i, min(i + 1024, queries)) for i in range(0, queries, 1024))
-        return sum(int(np.count_nonzero(self.rows(step, keys))) for step in steps)
+        kept = self.rule()(0, 0, rows[:, None], np.arange(keys))
+        return np.asarray(np.broadcast_to(kept, (len(rows), keys)))[None, None]
 
 
 @dataclass(frozen=True)
@@ -50,13 +56,13 @@ class Causal(Ruled):
         """Give regard's."""
         return masks.Causal()
 
-    def rule(self, i: Any, j: Any) -> Any:
-        """Tell whether query i keeps key j."""
-        return j <= i
+    def rule(self, array: Callable[[Any], Any] = np.asarray) -> Rule:
+        """Give the function that tells what is kept."""
+        return lambda b, h, i, j: j <= i
 
-    def pairs(self, queries: int, keys: int) -> int:
-        """Count what is kept."""
-        return int(np.minimum(np.arange(1, queries + 1), keys).sum())
+    def pairs(self, batch: int, queries: int, keys: int) -> int:
+        """Count what is kept of one head."""
+        return batch * int(np.minimum(np.arange(1, queries + 1), keys).sum())
 
 
 @dataclass(frozen=True)
@@ -69,33 +75,38 @@ class Window(Ruled):
         """Give regard's."""
         return masks.Window(left=self.size - 1, right=0)
 
-    def rule(self, i: Any, j: Any) -> Any:
-        """Tell whether query i keeps key j."""
-        return (j <= i) & (j > i - self.size)
+    def rule(self, array: Callable[[Any], Any] = np.asarray) -> Rule:
+        """Give the function that tells what is kept."""
+        return lambda b, h, i, j: (j <= i) & (j > i - self.size)
 
-    def pairs(self, queries: int, keys: int) -> int:
-        """Count what is kept."""
+    def pairs(self, batch: int, queries: int, keys: int) -> int:
+        """Count what is kept of one head."""
         ends = np.arange(1, queries + 1)
-        return int((np.minimum(ends, keys) - np.clip(ends - self.size, 0, keys)).sum())
+        return batch * int((np.minimum(ends, keys) - np.clip(ends - self.size, 0, keys)).sum())
 
 
 @dataclass(frozen=True)
 class Lengths(Ruled):
-    """Keys from n on are padding."""
+    """Keys from a batch entry's length on are padding."""
 
-    n: int
+    lengths: tuple[int, ...]
 
     def own(self) -> masks.Mask:
         """Give regard's."""
-        return masks.KeyLengths(self.n)
+        return masks.KeyLengths(self.lengths)
 
-    def rule(self, i: Any, j: Any) -> Any:
-        """Tell whether query i keeps key j."""
-        return j < self.n
+    def rule(self, array: Callable[[Any], Any] = np.asarray) -> Rule:
+        """Give the function that tells what is kept."""
+        lengths = array(self.lengths)
+        return lambda b, h, i, j: j < lengths[b]
 
-    def pairs(self, queries: int, keys: int) -> int:
-        """Count what is kept."""
-        return queries * min(self.n, keys)
+    def rows(self, rows: IntArray, keys: int) -> BoolArray:
+        """Spell out one row, since those of all queries are alike."""
+        return np.asarray(np.arange(keys) < np.array(self.lengths)[:, None, None, None])
+
+    def pairs(self, batch: int, queries: int, keys: int) -> int:
+        """Count what is kept of one head."""
+        return queries * sum(min(n, keys) for n in self.lengths)
 
 
 @dataclass(frozen=True)
@@ -106,17 +117,22 @@ class Random:
     queries: int
     keys: int
 
+    @cached_property
+    def array(self) -> BoolArray:
+        """Draw it, once."""
+        return np.random.default_rng(7).random((self.queries, self.keys), dtype=np.float32) < self.keep
+
     def own(self) -> BoolArray:
         """Give the array."""
-        return np.random.default_rng(7).random((self.queries, self.keys), dtype=np.float32) < self.keep
+        return self.array
 
     def rows(self, rows: IntArray, keys: int) -> BoolArray:
         """Take the rows of these queries."""
-        return np.asarray(self.own()[rows])
+        return self.array[None, None, rows]
 
-    def pairs(self, queries: int, keys: int) -> int:
-        """Count what is kept."""
-        return int(np.count_nonzero(self.own()))
+    def pairs(self, batch: int, queries: int, keys: int) -> int:
+        """Count what is kept of one head."""
+        return batch * int(np.count_nonzero(self.array))
 
 
 @dataclass(frozen=True)
@@ -129,13 +145,39 @@ class Alibi:
         """Give regard's."""
         return biases.Alibi(self.heads)
 
+    def rule(self, array: Callable[[Any], Any] = np.asarray) -> Rule:
+        """Give the function that tells the bias; `array` makes the array of slopes."""
+        slopes = array(2.0 ** (-8 * np.arange(1, self.heads + 1, dtype=np.float32) / self.heads))
+        return lambda b, h, i, j: -slopes[h] * abs(i - j)
+
     def rows(self, rows: IntArray, keys: int) -> Array:
         """Spell out the rows of these queries."""
-        slopes = 2.0 ** (-8 * np.arange(1, self.heads + 1, dtype=np.float32) / self.heads)
-        away = np.abs(rows[:, None] - np.arange(keys)).astype(np.float32)
-        return np.asarray((-slopes)[:, None, None] * away)
+        heads = np.arange(self.heads)[:, None, None]
+        return np.asarray(self.rule()(0, heads, rows[:, None], np.arange(keys))).astype(np.float32)[None]
 
 
-def dense(cover: Cover, queries: int, keys: int) -> Array:
+@dataclass(frozen=True)
+class Added:
+    """Bias and mask as one array to add, minus infinity where a pair is dropped: what others take."""
+
+    mask: Cover | None
+    bias: Cover | None
+    dtype: np.dtype[Any]
+
+    def rows(self, rows: IntArray, keys: int) -> Array:
+        """Spell out the rows of these queries."""
+        bias = np.float32(0) if self.bias is None else self.bias.rows(rows, keys)
+        kept = np.True_ if self.mask is None else self.mask.rows(rows, keys)
+        return np.where(kept, bias, np.float32(-np.inf)).astype(self.dtype)
+
+
+def dense(cover: Spelled, queries: int, keys: int) -> Array:
     """Spell out the whole."""
-    return cover.rows(np.arange(queries), keys)
+    first = cover.rows(np.arange(min(queries, _STEP)), keys)
+    if first.shape[2] in (1, queries):
+        return first
+    whole = np.empty((*first.shape[:2], queries, keys), first.dtype)
+    for start in range(0, queries, _STEP):
+        some = np.arange(start, min(start + _STEP, queries))
+        whole[:, :, some[0] : some[-1] + 1] = cover.rows(some, keys)
+    return whole

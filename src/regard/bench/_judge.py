@@ -15,8 +15,22 @@ from ._problem import Problem
 LIMIT = {"float32": 3e-5, "float16": 1e-2, "bfloat16": 4e-2}
 
 
-class WrongAnswerError(Exception):
-    """A contestant whose answer is not that of the problem."""
+class RefusedError(Exception):
+    """A contestant that is not timed."""
+
+
+class WrongAnswerError(RefusedError):
+    """One whose answer is not that of the problem."""
+
+
+class UnfairError(RefusedError):
+    """One that does not run with the threads of the problem."""
+
+    @classmethod
+    def unless(cls, asked: int, has: int) -> None:
+        """Refuse another number than was asked for."""
+        if has != asked:
+            raise cls(f"it has {has} thread{'s' if has != 1 else ''}; {asked} were asked for")
 
 
 def error(answer: Any, exact: Array, problem: Problem) -> dict[str, float]:

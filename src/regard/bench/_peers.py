@@ -1,4 +1,4 @@
-"""Who is timed wherever regard is: regard itself, attention as it is written in NumPy, and torch where it is."""
+"""Who is timed wherever regard is: regard itself, and attention as it is written in NumPy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from regard._attention.forward import attention
 from regard._types import Array
 
-from ._covers import Causal
 from ._problem import Given, Problem
 
 Call = Callable[[], Any]
@@ -35,6 +34,9 @@ class Peer:
     def why_not(self, problem: Problem) -> str:
         """Why it cannot be asked this; empty if it can."""
         return ""
+
+    def start(self) -> None:
+        """Do what is to be done before this process is pinned: some libraries count processors once."""
 
     def can(self, problem: Problem) -> bool:
         """Can it be asked this problem, here."""
@@ -61,9 +63,8 @@ class Regard(Peer):
 
     def prepare(self, problem: Problem, given: Given) -> Call:
         """Take the arrays as they are."""
-        options = {"mask": problem.mask, "bias": problem.bias}
-        own = {name: cover.own() for name, cover in options.items() if cover is not None}
-        return lambda: attention(*given, **own)
+        options = problem.own()
+        return lambda: attention(*given, **options)
 
 
 class InNumPy(Peer):
@@ -129,92 +130,29 @@ class InPlace(InNumPy):
         return np.asarray(scores @ v)
 
 
-class Torch(Peer):
-    """What all of torch's have in common: tensors over the same memory, as many threads."""
+class ByToken(Peer):
+    """Another, asked for a causal answer as a decoder asks: a call for each query, with the keys up to it."""
 
-    needs = ("torch",)
+    def __init__(self, inner: Peer) -> None:
+        self.inner, self.name, self.outside, self.needs = inner, inner.name, inner.outside, inner.needs
+
+    def absent(self) -> str:
+        """Ask the other."""
+        return self.inner.absent()
+
+    def start(self) -> None:
+        """Start the other."""
+        self.inner.start()
+
+    def why_not(self, problem: Problem) -> str:
+        """Ask the other, of the last call."""
+        return self.inner.why_not(problem.token(problem.lengths[1]))
 
     def prepare(self, problem: Problem, given: Given) -> Call:
-        """Lay tensors over the arrays."""
-        import torch
-
-        torch.set_num_threads(problem.threads)
-        return self.call(problem, *map(self.tensor, given))
-
-    def call(self, problem: Problem, q: Any, k: Any, v: Any) -> Call:
-        """Make the function that is timed."""
-        raise NotImplementedError
-
-    @staticmethod
-    def tensor(array: Array) -> Any:
-        """Take it without a copy."""
-        import torch
-
-        if array.dtype.name == "bfloat16":
-            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-        return torch.from_numpy(array)
+        """Prepare all calls, and make them one after the other."""
+        calls = [self.inner.prepare(*step) for step in problem.steps(given)]
+        return lambda: [call() for call in calls]
 
     def array(self, answer: Any) -> Array:
-        """As float32."""
-        return np.asarray(answer.float().numpy())
-
-
-class Sdpa(Torch):
-    """No mask but the causal one, which it is told by a flag."""
-
-    name = "torch sdpa"
-
-    def why_not(self, problem: Problem) -> str:
-        """Refuse what it has no flag for."""
-        if problem.group != 1:
-            return "kv heads are shared"
-        return "" if problem.mask in (None, Causal()) and problem.bias is None else "needs its mask as an array"
-
-    def call(self, problem: Problem, q: Any, k: Any, v: Any) -> Call:
-        """Make the function that is timed."""
-        from torch.nn.functional import scaled_dot_product_attention as sdpa
-
-        causal = problem.mask is not None
-        return lambda: sdpa(q, k, v, is_causal=causal)
-
-
-class MaskArray(Torch):
-    """Any mask or bias, as the array that its users make once for all layers."""
-
-    name = "torch sdpa, mask array"
-
-    def why_not(self, problem: Problem) -> str:
-        """Refuse what is not one array."""
-        if problem.group != 1:
-            return "kv heads are shared"
-        if problem.mask is None and problem.bias is None:
-            return "the problem is plain"
-        return "a mask and a bias are one array" if problem.mask and problem.bias else ""
-
-    def call(self, problem: Problem, q: Any, k: Any, v: Any) -> Call:
-        """Make the function that is timed."""
-        import torch
-        from torch.nn.functional import scaled_dot_product_attention as sdpa
-
-        array = torch.from_numpy(np.array(problem.spelled_out(problem.mask or problem.bias)))
-        array = array if array.dtype == torch.bool else array[None].to(q.dtype)
-        return lambda: sdpa(q, k, v, attn_mask=array)
-
-
-class Gqa(Torch):
-    """Shared kv heads, which it is told by a flag."""
-
-    name = "torch sdpa, enable_gqa"
-
-    def why_not(self, problem: Problem) -> str:
-        """Refuse what it has no flag for."""
-        if problem.group == 1:
-            return "kv heads are not shared"
-        return "" if problem.mask in (None, Causal()) and problem.bias is None else "needs its mask as an array"
-
-    def call(self, problem: Problem, q: Any, k: Any, v: Any) -> Call:
-        """Make the function that is timed."""
-        from torch.nn.functional import scaled_dot_product_attention as sdpa
-
-        causal = problem.mask is not None
-        return lambda: sdpa(q, k, v, is_causal=causal, enable_gqa=True)
+        """Join the answers."""
+        return np.concatenate([self.inner.array(token) for token in answer], axis=2)

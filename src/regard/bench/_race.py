@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,20 @@ from regard import _runtime
 from regard._errors import UnsupportedError
 from regard._types import Array
 
-from ._judge import WrongAnswerError, error
-from ._peers import Call, Peer
+from ._judge import RefusedError, error
+from ._peers import ByToken, Call, Peer
 from ._problem import Problem
 from ._rounds import interleave, spread
 from ._work import work
 
 Clock = Callable[[], int]
+# ONNX Runtime's threads were seen to spin for this long after a call, OpenBLAS's a third of it, others' a tenth.
+REST_S = 0.1
+
+
+def rest_s(threads: int) -> float:
+    """Seconds between contestants: none where nobody has a second thread."""
+    return REST_S if threads > 1 else 0.0
 
 
 def processors() -> int:
@@ -37,17 +45,38 @@ def load() -> float | None:
 
 @contextmanager
 def pinned(threads: int) -> Iterator[None]:
-    """So many threads of every library, on the last so many of this process' processors."""
+    """So many threads of every library, on the last so many of this process' processors.
+
+    Threads that are there are held to them too. One that is started meanwhile, such as a library's for its later calls,
+    may run on all of the process' processors afterwards, as if it had been started before.
+    """
     with threadpool_limits(threads), _runtime.config(num_threads=threads):
         if not hasattr(os, "sched_setaffinity"):
             yield
             return
-        allowed = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, sorted(allowed)[-threads:])
+        allowed, before = os.sched_getaffinity(0), _affinities()
+        _hold(dict.fromkeys(before, frozenset(sorted(allowed)[-threads:])))
         try:
             yield
         finally:
-            os.sched_setaffinity(0, allowed)
+            _hold({thread: before.get(thread, allowed) for thread in _affinities()})
+
+
+def _affinities() -> dict[int, set[int]]:
+    """Processors that each thread may use; only the calling one's where the system does not list them."""
+    tasks = Path("/proc/self/task")
+    threads = [int(task.name) for task in tasks.iterdir()] if tasks.exists() else [0]
+    found = {}
+    for thread in threads:
+        with suppress(OSError):  # it has ended
+            found[thread] = os.sched_getaffinity(thread)
+    return found
+
+
+def _hold(threads: Mapping[int, Set[int]]) -> None:
+    for thread, held in threads.items():
+        with suppress(OSError):
+            os.sched_setaffinity(thread, held)
 
 
 class Line:
@@ -71,8 +100,8 @@ class Line:
                 continue
             try:
                 self._admit(name, peer)
-            except WrongAnswerError as wrong:
-                self.refused[name] = str(wrong)
+            except RefusedError as refused:
+                self.refused[name] = str(refused)
             except Exception as failed:  # another library's, whatever it is, must not end the run
                 first = next(iter(str(failed).splitlines()), "")
                 self.refused[name] = f"{type(failed).__name__}: {first}"
@@ -119,18 +148,25 @@ def race(
 ) -> dict[str, Any]:
     """Outcome of a problem, ready for the file.
 
-    A contestant whose calls took more than `patience_s` seconds in all is not timed in further rounds.
+    A contestant whose calls took more than `patience_s` seconds in all is not timed in further rounds. All are started
+    before the process is pinned.
     """
     begun = time.perf_counter()
+    if problem.by_token:
+        peers = {name: ByToken(peer) for name, peer in peers.items()}
     outcome = {"reason": problem.reason, "problem": problem.facts, "load_before": load(), "contestants": {}}
     if problem.threads > processors():
         return outcome | {"skipped": f"it needs {problem.threads} processors; there are {processors()}"}
+    for peer in peers.values():
+        with suppress(Exception):  # who cannot start cannot be prepared either, and is refused there
+            peer.start()
     try:
         with pinned(problem.threads), _runtime.config(target=problem.target):
             line = Line(problem, peers, clock)
             times = interleave(
-                line.calls, rounds, clock, repeat=problem.repeat, patience_s=patience_s, after_round=after_round
-            )
+                line.calls, rounds, clock, repeat=problem.repeat, patience_s=patience_s, after_round=after_round,
+                rest_s=rest_s(problem.threads),
+            )  # fmt: skip
             counted = work(problem, line.given)
     except UnsupportedError as refused:  # a target that this machine lacks
         return outcome | {"skipped": str(refused)}

@@ -42,7 +42,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def newest(folder: Path) -> Path:
-    """Find the result of the latest day in a folder; files that are none are passed over.
+    """Find the result of the latest day in a folder; partial ones, and files that are none, are passed over.
 
     Raises
     ------
@@ -52,9 +52,11 @@ def newest(folder: Path) -> Path:
     dated = {}
     for path in sorted(folder.glob("*.json")):
         try:
-            dated[path] = read(path)["machine"].get("date", "")
+            result = read(path)
         except ValueError:
             continue
+        if not result.get("partial"):
+            dated[path] = result["machine"].get("date", "")
     if not dated:
         raise FileNotFoundError(f"{folder} holds no result of `make bench`")
     return max(dated, key=lambda path: dated[path])

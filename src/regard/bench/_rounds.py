@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import random
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -22,16 +23,20 @@ def interleave(
     repeat: int = 1,
     patience_s: float = math.inf,
     after_round: Callable[[], object] | None = None,
+    rest_s: float = 0.0,
     seed: int = 0,
 ) -> dict[str, list[float]]:
     """Milliseconds of each call, by name and round; clock gives nanoseconds.
 
     The order is drawn anew in each round: what runs before a call leaves its caches behind. One round before is not
     counted. A call that took more than `patience_s` seconds in all is left out of further rounds, once it has three.
+    Nothing runs for `rest_s` seconds before each: threads that wait for more work spin for a while, and would take a
+    processor from whoever is next.
     """
     order, draw = list(calls), random.Random(seed)
     times: dict[str, list[float]] = {name: [] for name in calls}
     spent = dict.fromkeys(calls, 0.0)
+    collected = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
@@ -41,6 +46,7 @@ def interleave(
                 if spent[name] > patience_s and len(times[name]) >= LEAST:
                     continue
                 call = calls[name]
+                time.sleep(rest_s)
                 start = clock()
                 for _ in range(repeat):
                     call()
@@ -51,7 +57,8 @@ def interleave(
             if turn and after_round:
                 after_round()
     finally:
-        gc.enable()
+        if collected:
+            gc.enable()
     return times
 
 

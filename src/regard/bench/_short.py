@@ -14,11 +14,12 @@ from regard._errors import UnsupportedError
 from ._bars import Bar, Group, number
 from ._covers import Causal, Window
 from ._machine import machine
-from ._peers import Gqa, MaskArray, Peer, Regard, Sdpa, Textbook
+from ._peers import Peer, Regard, Textbook
 from ._problem import Problem
 from ._race import load, pinned, processors, race
 from ._results import FORMAT
 from ._rounds import interleave, spread
+from ._torch import Gqa, MaskArray, Sdpa
 
 PROBLEMS = (
     Problem(
@@ -55,6 +56,9 @@ def short(
     progress: Callable[[str, float], object] = lambda what, share: None,
 ) -> dict[str, Any]:
     """Time regard beside NumPy's textbook form, and torch where it is installed, in under a minute.
+
+    Meanwhile every thread of this process is held to the last of its processors, as many as `threads`, where the system
+    can do that; afterwards each may run again where it might before, and one that a library has started anywhere.
 
     Parameters
     ----------

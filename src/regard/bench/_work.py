@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from regard._attention.forward import plan
@@ -70,10 +70,13 @@ class Work:
 
 
 def work(problem: Problem, given: Given) -> Work:
-    """Count the work of regard's call, from the tiles that its plan visits."""
-    options = {"mask": problem.mask, "bias": problem.bias}
-    own = {name: cover.own() for name, cover in options.items() if cover is not None}
-    tiles = plan(*given, **own).tiles
+    """Count the work of regard's calls, from the tiles that their plans visit."""
+    counted = [_of_one(*step) for step in problem.steps(given)]
+    return Work(*(sum(kind) for kind in zip(*map(astuple, counted), strict=True)))
+
+
+def _of_one(problem: Problem, given: Given) -> Work:
+    tiles = plan(*given, **problem.own()).tiles
     assert tiles is not None  # a plan that a user asks for has counted
     share = tiles.visited / max(1, tiles.visited + tiles.skipped)
     pairs = share * problem.query[0] * problem.query[1] * math.prod(problem.lengths)
