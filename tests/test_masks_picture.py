@@ -205,14 +205,14 @@ def test_text(mask, sizes, text):
 
 
 def test_many_tiles_are_summarised():
-    picture = rg.Causal().picture(131072, 131072)
+    picture = rg.Causal().picture(131072, 131072, block_rows=64)
     lines = str(picture).splitlines()
     assert lines[1] == "▒" + "·" * 62
     assert lines[32] == "█" * 30 + "▒▒" + "·" * 31  # queries 63488 ... 65535, keys in steps of 2112
     assert lines[64] == "█" * 61 + "▒▒"
     assert lines[65:] == [
         "█ full  ▒ partial  · empty, 32 x 22 tiles to a cell",
-        "8,590,000,128 of 17,179,869,184 pairs kept; tiles of 96 x 96: 1,396,736 full, 2,731 partial, 1,398,101 empty",
+        "8,590,000,128 of 17,179,869,184 pairs kept; tiles of 64 x 96: 1,396,736 full, 2,731 partial, 1,398,101 empty",
     ]
 
 
@@ -337,7 +337,7 @@ def test_svg_shows_the_mask_the_axes_and_the_counts():
     assert shown[3:11] == [*"01234", *"012"]
     assert "3 queries down, the first at position 2, 5 keys across" in shown
     assert "9 of 15 pairs kept; tiles of 96 x 2: 0 full, 3 partial, 0 empty" in shown
-    shown = texts(rg.Causal().picture(1024, 1024))
+    shown = texts(rg.Causal().picture(1024, 1024, block_rows=64))
     assert shown[3:19] == [str(128 * k) for k in range(8)] * 2
     assert {"75 full", "21 partial", "80 empty", "1,024 queries down, 1,024 keys across"} <= set(shown)
     assert texts((rg.Causal() | rg.Documents(np.arange(60))).picture(60, 60))[0].endswith("…")
