@@ -71,7 +71,6 @@ def test_files_exist():
         ("native/include/regard/view.h", ["double softcap"]),
         ("native/kernel/shape.inl", ["void cap("]),
         ("native/kernel/attend.inl", ["cap<N, C>"]),
-        ("native/kernel/weights.inl", ["cap<N, C>"]),
         ("tests/masks_random.py", ["OPEN", "CLOSED", "def keeps"]),
         ("tests/test_agree.py", ["def all_options"]),
         ("tests/test_biases.py", ["def every_bias"]),
