@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import functools
 import math
+import operator
 import pickle
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from regard import masks
 from regard._types import Geometry, Offsets
 from regard.masks._expression import MAX_CACHED_BYTES
 from regard.masks._lower import lower
-from regard.masks._spans import MAX_SPANS, RowSpans
+from regard.masks._spans import MAX_SPANS, OneRow, RowSpans
 
 thorough = settings(max_examples=400, deadline=None)
 ARRAY = np.ones((2, 2), bool)
@@ -126,6 +127,36 @@ def test_ranges_that_touch_are_fused_and_slots_trimmed():
     assert (one & two).data.shape == (2, 0, 2)
 
 
+@st.composite
+def one_rows(draw, keys):
+    """Some union of ranges, in Python's integers and as an array."""
+    geometry = Geometry((2,), 1, 3, keys)
+    begins, ends = (draw(st.lists(st.integers(-2, keys + 2), min_size=4, max_size=4)) for _ in range(2))
+    row, array = RowSpans.between(geometry, 0, 0), RowSpans.from_ranges(np.zeros((1, 1, 1), np.int64), 0, keys)
+    for begin, end in zip(begins, ends, strict=True):
+        row = row | RowSpans.between(geometry, begin, end)
+        array = array | RowSpans.from_ranges(np.full((1, 1, 1), begin), end, keys)
+    assert isinstance(row, OneRow)
+    return row, array
+
+
+@thorough
+@given(st.data(), st.integers(0, 12))
+def test_a_row_of_integers_is_the_array(data, keys):
+    """Operator by operator; with an array on either side it is one, too."""
+    (a, wide_a), (b, wide_b) = data.draw(one_rows(keys)), data.draw(one_rows(keys))
+    for of in (operator.and_, operator.or_, lambda x, y: ~x, lambda x, y: y & ~x):
+        want = of(wide_a, wide_b)
+        assert_normal(want)
+        assert isinstance(of(a, b), OneRow)
+        for got in (of(a, b), of(a, wide_b), of(wide_a, b)):
+            assert_same(got.data, want.data)
+            assert got.keys == keys
+            assert (got.width, got.alike, got.is_full()) == (want.width, want.alike, want.is_full())
+            assert_same(got.edges, want.edges)
+            assert_same(got.anywhere(4).data, want.anywhere(4).data)
+
+
 @pytest.mark.parametrize("leaf", [*CLOSED, *OPEN])
 @pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
 def test_each_leaf_agrees_with_the_pairs_one_by_one(leaf, lead):
@@ -135,10 +166,11 @@ def test_each_leaf_agrees_with_the_pairs_one_by_one(leaf, lead):
         mask = leaf(rng, geometry)
         mask.check(geometry)
         assert_same(formula(mask, geometry), oracle(mask, geometry))
-        spans = mask.spans(geometry, slice(1, 4))
-        if leaf in CLOSED:
-            assert_normal(spans)
-            assert_same(spans.to_dense(), oracle(mask, geometry)[..., 1:4, :])
+        for rows in (slice(1, 4), slice(3, 4)):
+            spans = mask.spans(geometry, rows)
+            if leaf in CLOSED:
+                assert_normal(spans)
+                assert_same(spans.to_dense(), oracle(mask, geometry)[..., rows, :])
 
 
 @pytest.mark.parametrize("q_offset", [-3, 0, 5, FARTHEST, -FARTHEST])

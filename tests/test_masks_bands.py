@@ -25,7 +25,7 @@ def test_bands_of_any_height_give_the_same_bits(target, normal, monkeypatch, nam
     q, k, v = normal(2, 4, 90, 16), normal(2, 2, 150, 16), normal(2, 2, 150, 8)
     want = rg.attention_forward(q, k, v, mask=MASKS[name], q_offset=60)
     weights = want.weights[...]
-    _engine._prepared.cache_clear()
+    _engine._prepared.clear()
     for most, piece in ((1, 1), (2000, 100), (20_000, 300)):
         monkeypatch.setattr(_lower, "MAX_BAND_BYTES", most)
         monkeypatch.setattr(_evaluate, "MAX_PIECE_ROWS", piece)
@@ -33,7 +33,7 @@ def test_bands_of_any_height_give_the_same_bits(target, normal, monkeypatch, nam
         assert_same_bits(got.out, want.out)
         assert_same_bits(got.lse, want.lse)
         assert_same_bits(got.weights[...], weights)
-        _engine._prepared.cache_clear()
+        _engine._prepared.clear()
 
 
 def peak(work):
@@ -98,7 +98,7 @@ def lowered(monkeypatch):
             yield band
 
     monkeypatch.setattr(_engine, "lower", recorded)
-    _engine._prepared.cache_clear()
+    _engine._prepared.clear()
     return made
 
 

@@ -18,15 +18,14 @@ import regard as rg
 from conftest import USABLE
 from judges import assert_same_bits, refused
 from regard import _engine, _native
-from regard._plan import problem as _problem
 
 LEAD, HEADS, GROUPS, SQ, SKV, D = 2, 4, 2, 5, 9, 8
 
 
 def forget():
     """Begin as a new process does."""
-    _engine._prepared.cache_clear()
-    _problem._parse_cached.cache_clear()
+    _engine._forms.clear()
+    _engine._prepared.clear()
 
 
 def numbers(*shape, seed=0):
@@ -264,7 +263,7 @@ def test_a_wrong_call_is_wrong_every_time():
 
 
 def prepared_now():
-    return _engine._prepared.cache_info().currsize
+    return len(_engine._prepared)
 
 
 @pytest.mark.parametrize(
@@ -339,7 +338,7 @@ def test_what_is_kept_is_bounded():
             call(n)
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert prepared_now() == _engine.MAX_PREPARED
+    assert _engine.MAX_PREPARED / 2 < prepared_now() <= _engine.MAX_PREPARED
     assert kept < _engine.MAX_PREPARED * (_engine.MAX_KEPT_BYTES + 8192) + (1 << 20)
 
 
@@ -350,31 +349,15 @@ def test_a_mask_too_large_to_keep_is_whole_every_time():
     assert_same_bits(again, first)
 
 
-def test_a_pickled_problem_leaves_its_hash_behind():
-    """Hashes of text differ from process to process."""
+def test_a_plan_is_pickled_whole():
     plan = rg.attention_forward(Q, K, V, mask=rg.Causal() & rg.KeyLengths([3, 9]), q_offset=0).plan
-    assert "_hash" in vars(plan.problem)
     again = pickle.loads(pickle.dumps(plan))
     assert again == plan
-    assert vars(again.problem).keys() == set(plan.problem.__dataclass_fields__)
     assert hash(again.problem) == hash(plan.problem)
     assert "_hash" not in vars(pickle.loads(pickle.dumps(rg.KeyLengths([3, 9]))))
 
 
-# -- decoding, and where heads lie ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mask", [None, rg.Causal(), rg.Causal() & rg.Window(left=20)], ids=repr)
-def test_a_cache_that_grows_by_a_key_each_call(mask):
-    """Each step gives the row of the whole, bit for bit: keys lie in one buffer, or are copied anew."""
-    n = 150
-    q, k, v = numbers(1, 4, n, 8), numbers(1, 2, n, 8, seed=1), numbers(1, 2, n, 8, seed=2)
-    whole = rg.attention(q, k, v, mask=rg.Causal() if mask is None else mask)
-    for step in range(1, n + 1):
-        at = slice(step - 1, step)
-        keys, values = k[:, :, :step], v[:, :, :step]
-        for pair in ((keys, values), (keys.copy(), values.copy())):
-            assert_same_bits(rg.attention(q[:, :, at], *pair, mask=mask, q_offset="end"), whole[:, :, at])
+# -- where heads lie ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(40))

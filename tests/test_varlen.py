@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import regard as rg
 from judges import assert_same_bits, refused
+from regard import _engine
 
 LENGTHS = [5, 0, 1, 130, 64, 0]
 X = np.ones((2, 6, 4), np.float32)
@@ -62,7 +63,10 @@ def test_garbage_of_a_neighbour_stays_there(target, normal):
 
 def test_all_sequences_are_checked_before_one_is_computed(monkeypatch):
     computed = []
-    monkeypatch.setattr("regard._attention.varlen.attention", lambda *arrays, **options: computed.append(arrays))
+    monkeypatch.setattr(_engine.Prepared, "run", lambda call, *arrays: computed.append(arrays))
+    rg.varlen_attention(X, X, X, [0, 3, 6])
+    assert len(computed) == 2
+    computed.clear()
     with pytest.raises(rg.AlignmentError):
         rg.varlen_attention(X, X[:, :5], X[:, :5], [0, 3, 6], [0, 3, 5], mask=rg.Causal())
     assert computed == []

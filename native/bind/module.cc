@@ -120,6 +120,9 @@ class Operand {
 
   Input input() const { return {array_.data(), heads_.data(), row_, col_}; }
   Output output() const { return {array_.data(), heads_.data(), row_, col_}; }
+  int64_t heads() const { return static_cast<int64_t>(heads_.size()); }
+  int64_t rows() const { return array_.view().shape[array_.view().ndim - 2]; }
+  int cols() const { return static_cast<int>(array_.view().shape[array_.view().ndim - 1]); }
 
  private:
   Buffer array_;
@@ -272,11 +275,11 @@ void run(Work work) {
   }
 }
 
-// What calls have in common whose arrays are alike: all that does not lie in the arrays.
+// What calls have in common whose heads are alike: all that is not read from the arrays.
 class Call {
  public:
-  Call(const std::string& target, int dtype, int threads, const Grid& grid, int64_t group, const Sizes& sizes)
-      : engine_(engine_of(target, dtype)), threads_(threads), grid_(grid), group_(group), sizes_(sizes) {}
+  Call(const std::string& target, int dtype, int threads, const Grid& grid, int64_t group)
+      : engine_(engine_of(target, dtype)), threads_(threads), grid_(grid), group_(group) {}
 
   // One band of query rows.
   void attend(nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle state, nb::handle max,
@@ -287,7 +290,8 @@ class Call {
     if (!state.is_none()) s.emplace(state, grid_, 1, true);
     const auto row_max = optional_buffer(max, true), row_sum = optional_buffer(sum, true),
                row_lse = optional_buffer(lse, true);
-    Problem p = make_problem(q.input(), k.input(), v.input(), sizes_, band);
+    const Sizes sizes{q.heads(), q.rows(), k.rows(), q.cols(), v.cols()};
+    Problem p = make_problem(q.input(), k.input(), v.input(), sizes, band);
     map.write_to(p);
     p.out = o.output();
     if (s) p.state = s->output();
@@ -300,7 +304,6 @@ class Call {
   int threads_;
   Grid grid_;
   int64_t group_;
-  Sizes sizes_;
 };
 
 void weigh_arrays(const std::string& target, int dtype, int threads, const View& query, const View& key,
@@ -334,8 +337,8 @@ NB_MODULE(_native, m) {
       .def(nb::init<double, double, nb::handle>(), "scale"_a, "softcap"_a, "sinks"_a.none())
       .def("add_bias", &ScoreMap::add_bias, "view"_a, "dtype"_a, nb::keep_alive<1, 2>());
   nb::class_<Call>(m, "Call")
-      .def(nb::init<const std::string&, int, int, const Grid&, int64_t, const Sizes&>(), "target"_a, "dtype"_a,
-           "threads"_a, "grid"_a, "group"_a, "sizes"_a)
+      .def(nb::init<const std::string&, int, int, const Grid&, int64_t>(), "target"_a, "dtype"_a, "threads"_a,
+           "grid"_a, "group"_a)
       .def("attend", &Call::attend, "query"_a, "key"_a, "value"_a, "out"_a, "state"_a.none(), "max"_a.none(),
            "sum"_a.none(), "lse"_a.none(), "band"_a, "map"_a);
   m.def(

@@ -1,45 +1,70 @@
-"""From a plan to the native engine: what calls have in common made ready once, one native call per band of mask."""
+"""From a call to the native engine: what calls have in common made ready once, one native call per band of mask."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 
 from regard import _native, _runtime
 from regard._arrays import Operands
-from regard._plan import Plan, Problem, Tiles, make_plan
-from regard._types import FLOAT_DTYPES, Array, IntArray, score_dtype
+from regard._plan import Asked, Plan, Problem, Tiles, make_plan
+from regard._types import FLOAT_DTYPES, Array, Geometry, IntArray, score_dtype
 from regard.biases import Bias, Table
+from regard.masks import Full
 from regard.masks._lower import Band, lower
 
 # Calls that a process keeps ready, and the most bytes that the lowered mask of each takes.
 MAX_PREPARED = 64
 MAX_KEPT_BYTES = 1 << 16
+_K = TypeVar("_K")
+_T = TypeVar("_T")
 _KINDS = {"full": 0, "spans": 1, "bits": 2, "bytes": 3}  # as in native/include/regard/view.h
 
 
+class Form:
+    """What calls have in common that differ in their keys' number, their mask and their positions, and are else alike.
+
+    When decoding, each step has a number of keys that was never seen, and this is what it need not make anew.
+    """
+
+    __slots__ = ("attend", "engine", "map", "out_shape", "problem")
+
+    def __init__(self, problem: Problem, engine: _runtime.Engine) -> None:
+        g = problem.geometry
+        # Without the mask, whose array may be the user's, and positions, which may be many.
+        self.problem = Problem(Geometry(g.lead, g.heads, g.queries, 0, 0, g.rank), Full(), *problem[2:])
+        self.engine = engine
+        self.out_shape = problem.user_shape(g.queries, problem.dv)
+        target, _, threads = engine
+        self.attend = _native.Call(target, dtype_number(problem), threads, _grid(problem), problem.group).attend
+        varies = problem.bias or problem.sinks
+        self.map = None if varies else _native.ScoreMap(problem.scale, problem.softcap, None)
+
+
 class Prepared:
-    """A plan made ready to run: it holds no array of a call, and serves all calls whose problems are equal.
+    """A problem made ready to run: it holds no array of a call, and serves all calls whose problems are equal.
 
     Where arrays lie in memory is read from them at each run; so are bias and sinks. A small mask is lowered once and
     kept, a large one each time, band by band.
     """
 
-    __slots__ = ("_attend", "_kept", "_map", "out_shape", "plan")
+    __slots__ = ("_attend", "_engine", "_kept", "_map", "_plan", "out_shape", "problem")
 
-    def __init__(self, plan: Plan) -> None:
-        problem, g = plan.problem, plan.problem.geometry
-        self.plan = plan
-        self.out_shape = problem.user_shape(g.queries, problem.dv)
-        self._attend = _native.Call(
-            plan.target, dtype_number(problem), plan.threads, _grid(problem), problem.group, sizes(problem)
-        ).attend
-        varies = problem.bias or problem.sinks
-        self._map = None if varies else _native.ScoreMap(problem.scale, problem.softcap, None)
+    def __init__(self, form: Form, problem: Problem) -> None:
+        self.problem, self.out_shape = problem, form.out_shape
+        self._engine, self._attend, self._map = form.engine, form.attend, form.map
         self._kept: tuple[_native.Band, ...] | None = None
+        self._plan: Plan | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """How it is run, in words and numbers that the run has no use for: made when they are first asked for."""
+        if self._plan is None:
+            self._plan = make_plan(self.problem, self._engine)
+        return self._plan
 
     def run(
         self,
@@ -55,12 +80,12 @@ class Prepared:
         ``state`` is the output before any sink; the row statistics are contiguous ``(..., heads, Sq)``.
         """
         q, k, v = operands.query, operands.key, operands.value
-        map_ = score_map(self.plan.problem, operands) if self._map is None else self._map
+        map_ = score_map(self.problem, operands) if self._map is None else self._map
         for band in self._lower() if self._kept is None else self._kept:
             self._attend(q, k, v, out, state, row_max, row_sum, lse, band, map_)
 
     def _lower(self) -> Iterator[_native.Band]:
-        bands, size, problem = [], 0, self.plan.problem
+        bands, size, problem = [], 0, self.problem
         for band in lower(problem.mask, problem.geometry):
             native = native_band(band, problem)
             size += 0 if band.data is None else band.data.nbytes
@@ -71,15 +96,39 @@ class Prepared:
             self._kept = tuple(bands)
 
 
-def prepare(problem: Problem) -> Prepared:
-    """Make a problem ready for the target and the threads in force; equal ones that may be kept are made ready once."""
-    engine = _runtime.engine()
-    return _prepared(problem, engine) if problem.lasting else Prepared(make_plan(problem, engine))
+def prepare(asked: Asked, bias: Bias | None) -> Prepared:
+    """Check a call and make it ready for the target and the threads in force, once for equal ones that may be kept."""
+    name = _runtime.engine(), asked
+    call = _prepared.get(name) if asked.lasting else None
+    if call is None:
+        call = _made(*name)
+    if bias is not None:
+        bias.check(call.problem.geometry)
+    return call
 
 
-@lru_cache(maxsize=MAX_PREPARED)
-def _prepared(problem: Problem, engine: _runtime.Engine) -> Prepared:
-    return Prepared(make_plan(problem, engine))
+# Each step of a dict is whole, whatever other threads do and wherever a fork comes.
+_prepared: dict[tuple[_runtime.Engine, Asked], Prepared] = {}
+_forms: dict[tuple[_runtime.Engine, tuple[Any, ...]], Form] = {}
+
+
+def _made(engine: _runtime.Engine, asked: Asked) -> Prepared:
+    name = engine, asked.form
+    form = _forms.get(name)
+    if form is None:
+        problem = asked.problem()
+        form = _keep(_forms, name, Form(problem, engine))
+    else:
+        problem = asked.problem_like(form.problem)
+    call = Prepared(form, problem)
+    return _keep(_prepared, (engine, asked), call) if asked.lasting else call
+
+
+def _keep(kept: dict[_K, _T], name: _K, made: _T) -> _T:
+    if len(kept) >= MAX_PREPARED:
+        kept.clear()  # to know at each hit which one is used least would cost more than to make them again
+    kept[name] = made
+    return made
 
 
 def count_tiles(plan: Plan, bias: Bias | None, kv_heads: tuple[IntArray, IntArray]) -> Tiles:
@@ -155,9 +204,10 @@ def view(array: Array, heads: IntArray, writable: bool = False) -> _native.View:
 
 def overlay(array: Array, problem: Problem, heads: IntArray | None = None) -> _native.View:
     """Native view of an array laid over the scores: an axis of size 1 serves all of its rows, or all of its keys."""
-    row, col = (0 if size == 1 else stride for size, stride in zip(array.shape[-2:], array.strides[-2:], strict=True))
+    (rows, cols), (row, col) = array.shape[-2:], array.strides[-2:]
     offsets = head_offsets(array, problem)
-    return _native.View(array, offsets if heads is None else offsets[heads], row, col)
+    offsets = offsets if heads is None else offsets[heads]
+    return _native.View(array, offsets, 0 if rows == 1 else row, 0 if cols == 1 else col)
 
 
 def diagonals(table: Table, heads: IntArray | None = None) -> _native.View:

@@ -27,11 +27,9 @@ class ScoreMap:
         """Add a bias after those that there are."""
 
 class Call:
-    """What calls have in common whose arrays are alike: ``grid`` is the leading axes and that of the query heads."""
+    """What calls have in common whose heads are alike: ``grid`` is the leading axes and that of the query heads."""
 
-    def __init__(
-        self, target: str, dtype: int, threads: int, grid: Sequence[int], group: int, sizes: Sizes
-    ) -> None: ...
+    def __init__(self, target: str, dtype: int, threads: int, grid: Sequence[int], group: int) -> None: ...
     def attend(
         self,
         query: Array,
@@ -45,7 +43,7 @@ class Call:
         band: Band,
         map: ScoreMap,
     ) -> None:
-        """Compute the query rows of a band; heads, rows and columns lie where each array's own strides put them."""
+        """Compute the query rows of a band; how many heads, rows and columns there are, and where, each array tells."""
 
 def place_heads(shape: Sequence[int], strides: Sequence[int], grid: Sequence[int], group: int) -> bytes: ...
 def weights(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -47,8 +47,7 @@ def as_int(value: Any) -> int | None:
         return None
 
 
-@dataclass(frozen=True)
-class Geometry:
+class Geometry(NamedTuple):
     """Where the scores of one call live: ``(*lead, heads, queries, keys)``, query ``i`` at ``q_offset + i``.
 
     ``rank`` is the rank that the user sees: 2 for ``(S, D)`` arrays, which are one head with no head axis.

@@ -318,3 +318,31 @@ def test_a_model_that_chooses_keys_itself_is_refused():
     model.set_attn_implementation("regard")
     with torch.no_grad(), pytest.raises(rg.UnsupportedError, match="passes indices= to its attention"):
         model(torch.arange(2, 11)[None])
+
+
+@pytest.mark.parametrize("options", [{}, {"output_attentions": True}])
+@pytest.mark.parametrize("queries", [1, 5])
+def test_the_result_lies_as_projections_read_it(options, queries):
+    query, key = torch.randn(2, 4, queries, 8), torch.randn(2, 2, 7, 8)
+    out, weights = attend(None, query, key, key, None, **options)
+    assert out.shape == (2, queries, 4, 8)
+    assert out.is_contiguous()
+    assert (weights is None) == (not options)
+    mask = rg.Causal() if queries > 1 else None
+    assert torch.equal(out.transpose(1, 2), rg.attention(query, key, key, mask=mask, q_offset=0))
+
+
+def test_a_step_of_decoding_enters_few_functions():
+    """What a layer's call costs beside the kernel, counted: no clock is as steady."""
+    entered = []
+    query, key = torch.randn(1, 4, 1, 8), torch.randn(1, 2, 7, 8)
+    mask = hf.AttentionMaskInterface()["regard"](batch_size=1, q_length=1, kv_length=7, q_offset=6)
+    for _ in range(2):
+        entered.clear()
+        sys.setprofile(lambda frame, event, arg: entered.append(frame.f_code.co_name) if event == "call" else None)
+        try:
+            attend(None, query, key, key, mask, scaling=0.5, dropout=0.0)
+        finally:
+            sys.setprofile(None)
+    assert "run" in entered
+    assert len(entered) <= 75, entered

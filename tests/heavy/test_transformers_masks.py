@@ -306,3 +306,13 @@ def test_a_long_prompt_takes_no_quadratic_memory():
     """Two prompts of 8192 tokens: a bool mask of their pairs takes 128 MB, scores of 4 heads 2 GB."""
     done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True, timeout=300)
     assert int(done.stdout) < 64, f"{done.stdout} MB"
+
+
+def test_padding_that_hides_nothing_is_none():
+    """As generate() has it for one prompt: then a step is a plain or causal one, whatever its length."""
+    step = {"batch_size": 2, "q_length": 1, "kv_length": 6, "q_offset": 5}
+    for given in (torch.ones(2, 6, dtype=torch.long), torch.ones(2, 6, dtype=torch.bool), torch.ones(1, 9)):
+        assert hand_over(**step, attention_mask=given).laid.mask == rg.Causal()
+    for given in (torch.tensor([[1] * 6, [0] + [1] * 5]), torch.ones(2, 5)):  # what is missing is padding
+        leaves = hand_over(**step, attention_mask=given).laid.mask.leaves
+        assert [type(leaf) for leaf in leaves] == [rg.Causal, KeyPadding]

@@ -12,7 +12,7 @@ from regard._arrays import HasShapeAndDType, Operands, as_input, check_out
 from regard._attention.weights import Weights
 from regard._engine import Prepared
 from regard._errors import UnsupportedError
-from regard._plan import Plan, make_plan, make_problem
+from regard._plan import Plan, make_plan, make_problem, read
 from regard._plan.options import refuse_unknown
 from regard._types import Array, score_dtype
 from regard.biases import as_bias
@@ -229,7 +229,7 @@ def attention_forward(
     operands = Operands.of(query, key, value, bias, sinks)
     call, target = _prepare(operands, out, mask, q_offset, scale, softcap, dropout, unknown)
     aux = _as_aux(aux)
-    problem = call.plan.problem
+    problem = call.problem
     dtype, queries = score_dtype(problem.dtype), problem.geometry.queries
     row_max, row_sum = np.empty((2, *problem.user_shape(queries)), dtype)
     library = operands.library
@@ -296,11 +296,13 @@ def _prepare(
     """Check the call, and find or make the array of the result."""
     if unknown:
         refuse_unknown(unknown)
-    problem = make_problem(
-        operands.query, operands.key, operands.value, mask, operands.bias, q_offset, scale, softcap, operands.sinks,
-        dropout,
+    call = _engine.prepare(
+        *read(
+            operands.query, operands.key, operands.value, mask, operands.bias, q_offset, scale, softcap, operands.sinks,
+            dropout,
+        )
     )  # fmt: skip
-    call, library, dtype = _engine.prepare(problem), operands.library, operands.query.dtype
+    library, dtype = operands.library, operands.query.dtype
     if out is None:
         return call, library.empty(call.out_shape, dtype)
     target = check_out(out, call.out_shape, dtype, operands)

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from regard import _engine
 from regard._arrays import Operands
 from regard._errors import MaskError, ShapeError
 from regard._libraries import as_numpy
-from regard._plan import as_mask, make_problem
+from regard._plan import as_mask, read
 from regard._types import IntArray
 from regard.biases import Bias, DenseBias
 from regard.masks import Blocks, Dense, Documents, KeyLengths, KeyPadding
-
-from .forward import attention
 
 if TYPE_CHECKING:
     from typing_extensions import Never
@@ -110,11 +109,13 @@ def varlen_attention(
         "mask": mask, "bias": given.bias, "q_offset": q_offset, "scale": scale, "softcap": softcap,
         "sinks": given.sinks, "dropout": dropout, **unknown,
     }  # fmt: skip
+    calls = []
     for rows, columns in sequences:  # all are checked before one is computed
-        make_problem(q[:, rows], k[:, columns], v[:, columns], **options)
+        arrays = q[:, rows], k[:, columns], v[:, columns]
+        calls.append((rows, Operands(*arrays, given.bias, given.sinks), _engine.prepare(*read(*arrays, **options))))
     out = given.library.empty((q.shape[0], q.shape[1], v.shape[2]), q.dtype)
-    for rows, columns in sequences:
-        attention(q[:, rows], k[:, columns], v[:, columns], out=out[:, rows], **options)
+    for rows, operands, call in calls:
+        call.run(operands, out[:, rows])
     return given.library.give(out)
 
 

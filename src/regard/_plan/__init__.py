@@ -4,5 +4,7 @@ from .options import as_mask as as_mask
 from .plan import Plan as Plan
 from .plan import Tiles as Tiles
 from .plan import make_plan as make_plan
+from .problem import Asked as Asked
 from .problem import Problem as Problem
 from .problem import make_problem as make_problem
+from .problem import read as read

@@ -124,10 +124,11 @@ def resolve_offset(
 
     ``other`` names what depends on positions beside the mask, None for nothing.
     """
-    what = repr(mask) if mask.positional else other
+    positional = mask.positional or other is not None
     if q_offset is None:
-        if queries == keys or not what:
+        if queries == keys or not positional:
             return 0
+        what = repr(mask) if mask.positional else other
         raise AlignmentError(
             f"{what} depends on positions, and {queries} queries can stand among {keys} keys in more than one way: "
             f'pass q_offset="start" (query i at position i), q_offset="end" (query i at position {keys - queries} + i: '
@@ -137,7 +138,7 @@ def resolve_offset(
     if q_offset == "start":
         return 0
     if q_offset == "end":
-        if what and any(isinstance(leaf, KeyLengths) for leaf in mask.leaves):
+        if positional and any(isinstance(leaf, KeyLengths) for leaf in mask.leaves):
             raise AlignmentError(
                 f'q_offset="end" counts from the last of {keys} keys, but {mask!r} says that sequences end earlier: '
                 "pass q_offset=lengths - Sq"

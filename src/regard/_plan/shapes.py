@@ -30,8 +30,13 @@ MAX_HEADS = 2**31  # offsets of all heads lie in memory
 MAX_PAIRS = 2**62  # counted in 64 bits
 
 
-def check_size(lead: Shape, heads: int, queries: int, keys: int) -> None:
-    """Raise ShapeError if there are more heads or scores than can be counted."""
+def check_lengths(query: Shape, key: Shape, value: Shape, lead: Shape, heads: int) -> None:
+    """Raise ShapeError unless key and value have one length, or if there are more heads or scores than are counted."""
+    queries, keys = query[-2], key[-2]
+    if keys != value[-2]:
+        raise ShapeError(
+            f"key has {keys} rows and value has {value[-2]} (shapes {key} and {value}): there is one value per key"
+        )
     total = math.prod(lead) * heads
     if total > MAX_HEADS or total * queries * keys > MAX_PAIRS:
         raise ShapeError(
@@ -66,7 +71,7 @@ def broadcast_lead(query: Shape, key: Shape, value: Shape) -> Shape:
 
 def check_heads(query: Shape, key: Shape, value: Shape) -> tuple[int, int]:
     """Return the numbers of query heads and kv heads."""
-    heads, kv_heads, value_heads = (shape[-3] if len(shape) > 2 else 1 for shape in (query, key, value))
+    (heads,), (kv_heads,), (value_heads,) = query[-3:-2] or (1,), key[-3:-2] or (1,), value[-3:-2] or (1,)
     if kv_heads != value_heads:
         raise ShapeError(
             f"key has {kv_heads} heads and value has {value_heads} (shapes {key} and {value}): make them equal"
@@ -85,7 +90,7 @@ MAX_WIDTH = 2**24
 
 
 def check_widths(query: Shape, key: Shape, value: Shape) -> None:
-    """Raise ShapeError unless query and key have one head size, and key and value one length."""
+    """Raise ShapeError unless query and key have one head size, and no head size is too large."""
     for name, shape in (("query", query), ("value", value)):
         if shape[-1] > MAX_WIDTH:
             raise ShapeError(f"{name} has head size {shape[-1]} (shape {shape}); head sizes go up to {MAX_WIDTH}")
@@ -93,10 +98,6 @@ def check_widths(query: Shape, key: Shape, value: Shape) -> None:
         raise ShapeError(
             f"query has head size {query[-1]} and key has {key[-1]} (shapes {query} and {key}): "
             "the last axes must be equal, for scores are dot products"
-        )
-    if key[-2] != value[-2]:
-        raise ShapeError(
-            f"key has {key[-2]} rows and value has {value[-2]} (shapes {key} and {value}): there is one value per key"
         )
 
 

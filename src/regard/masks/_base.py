@@ -255,6 +255,10 @@ class _Pair(Combined):
     def parts(self) -> tuple[Mask, ...]:
         return self.left, self.right
 
+    @property
+    def positional(self) -> bool:
+        return self.left.positional or self.right.positional
+
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         left, right = self.left.keep(geometry, rows, keys), self.right.keep(geometry, rows, keys)
         kept: BoolArray = type(self)._combine(left, right)

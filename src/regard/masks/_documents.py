@@ -74,7 +74,9 @@ class KeyLengths(ArrayLeaf):
         return keys < with_axes(self.n[..., None, None, None], len(geometry.lead) + 3)
 
     def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
-        return RowSpans.from_ranges(0, with_axes(self.n[..., None, None], len(geometry.lead) + 2), geometry.keys)
+        n = self.n
+        end = n.item() if n.size == 1 else with_axes(n[..., None, None], len(geometry.lead) + 2)
+        return RowSpans.between(geometry, 0, end)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from functools import cached_property
 from typing import TypeAlias
 
@@ -26,12 +25,10 @@ class Expression(ABC):
         """The masks that this one combines; none for a leaf."""
 
     @property
-    def leaves(self) -> Iterator[Expression]:
+    def leaves(self) -> list[Expression]:
         """The masks at the ends of the expression; itself for a leaf."""
-        if not self.parts:
-            yield self
-        for part in self.parts:
-            yield from part.leaves
+        parts = self.parts
+        return [leaf for part in parts for leaf in part.leaves] if parts else [self]
 
     @property
     def positional(self) -> bool:
@@ -87,7 +84,7 @@ class Expression(ABC):
         """Write down ranges that are kept for sure, and ranges without which none is; one object where they agree."""
         spans = self.spans(geometry, rows)
         if spans is None:
-            return RowSpans.alike(geometry, 0), RowSpans.alike(geometry, geometry.keys)
+            return RowSpans.between(geometry, 0, 0), RowSpans.between(geometry, 0, geometry.keys)
         return spans, spans
 
     def table(self, geometry: Geometry) -> BoolArray | None:

@@ -24,7 +24,7 @@ _STEP = 64
 Ranges: TypeAlias = list[list[int]]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Band:
     """What the query rows ``rows`` keep.
 
@@ -59,7 +59,7 @@ def lower(
     start, stop = (0, geometry.queries) if rows is None else (rows.start, rows.stop)
     if geometry.keys == 0:  # without keys all masks are equal
         if start < stop:
-            yield _of_spans(slice(start, stop), RowSpans.alike(geometry, 0))
+            yield _of_spans(slice(start, stop), RowSpans.between(geometry, 0, 0))
         return
     while start < stop:
         band = _band(mask, geometry, slice(start, stop), band_rows)
@@ -71,7 +71,7 @@ def _band(mask: Expression, geometry: Geometry, rows: slice, band_rows: int) -> 
     """Lower the first of ``rows``."""
     # Two rows tell whether rows differ at all, and along which of the other axes.
     two = mask.spans(geometry, slice(rows.start, min(rows.start + 2, rows.stop)))
-    if two is not None and two.width <= MAX_SPANS and two.data.shape[-3] == 1:
+    if two is not None and two.width <= MAX_SPANS and two.alike:
         return _of_spans(rows, two)
     rows = slice(rows.start, min(rows.start + band_rows, rows.stop))
     if two is not None:
@@ -102,8 +102,9 @@ def _closed(mask: Expression, geometry: Geometry, rows: slice, planes: int) -> B
 def _of_spans(rows: slice, spans: RowSpans) -> Band:
     if spans.is_full():
         return Band(rows, "full", None)
-    first = spans.data[..., :1, :, :]
-    data = first if spans.data.shape[-3] == 1 or np.all(spans.data == first) else spans.data
+    data = spans.data
+    if not spans.alike and np.all(data == data[..., :1, :, :]):
+        data = data[..., :1, :, :]
     return Band(rows, "spans", data.copy())  # of its own, so that it keeps no larger array alive
 
 
@@ -133,7 +134,7 @@ def _open(mask: Expression, geometry: Geometry, rows: slice, planes: int) -> Ite
     for piece in cut(rows, piece_rows(planes)):
         inner, outer = mask.bounds(geometry, piece)
         dropped = ~inner
-        differ = dropped.data.shape[-3] > 1 or outer.data.shape[-3] > 1
+        differ = not (dropped.alike and outer.alike)
         for block in cut(piece, BLOCK_ROWS if differ else BAND_ROWS):
             at = slice(block.start - piece.start, block.stop - piece.start)
             some_drop, some_keep = dropped.of_rows(at).anywhere(_STEP), outer.of_rows(at).anywhere(_STEP)

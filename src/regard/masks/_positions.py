@@ -32,7 +32,7 @@ class Full(Mask):
         return np.ones((1,) * (len(geometry.lead) + 3), np.bool_)
 
     def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
-        return RowSpans.alike(geometry, geometry.keys)
+        return RowSpans.between(geometry, 0, geometry.keys)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Empty(Mask):
         return np.zeros((1,) * (len(geometry.lead) + 3), np.bool_)
 
     def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
-        return RowSpans.alike(geometry, 0)
+        return RowSpans.between(geometry, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Causal(Mask):
         return keys <= positions(geometry, rows)
 
     def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
-        return RowSpans.from_ranges(0, _row_positions(geometry, rows) + 1, geometry.keys)
+        return RowSpans.between(geometry, 0, _row_positions(geometry, rows) + 1)
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ class Window(Mask):
     def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
         p = _row_positions(geometry, rows)
         # Positions before the keys see none to their left, and those behind none to their right: no sum overflows.
-        begin, last = np.maximum(p, 0) - _reach(self.left), np.minimum(p, geometry.keys) + _reach(self.right)
-        return RowSpans.from_ranges(begin, last + 1, geometry.keys)
+        begin, last = _most(p, 0) - _reach(self.left), _least(p, geometry.keys) + _reach(self.right)
+        return RowSpans.between(geometry, begin, last + 1)
 
 
 class _OfNumber(Mask):
@@ -167,7 +167,7 @@ class Prefix(_OfNumber):
         return (keys < _reach(self.n)).reshape((1,) * (len(geometry.lead) + 2) + keys.shape)
 
     def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
-        return RowSpans.alike(geometry, _reach(self.n))
+        return RowSpans.between(geometry, 0, _reach(self.n))
 
 
 @dataclass(frozen=True, repr=False)
@@ -201,8 +201,8 @@ class Global(_OfNumber):
 
     def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
         n = _reach(self.n)
-        end = np.where(_row_positions(geometry, rows) < n, geometry.keys, n)
-        return RowSpans.from_ranges(0, end, geometry.keys)
+        sees_all = _row_positions(geometry, rows) < n
+        return RowSpans.between(geometry, 0, n + (geometry.keys - n) * sees_all)
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,8 +238,8 @@ class Chunked(_OfNumber):
     def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
         size = _reach(self.size)
         # A chunk behind the keys is empty, wherever it begins: no sum overflows.
-        begin = np.minimum(_row_positions(geometry, rows) // size * size, geometry.keys)
-        return RowSpans.from_ranges(begin, begin + size, geometry.keys)
+        begin = _least(_row_positions(geometry, rows) // size * size, geometry.keys)
+        return RowSpans.between(geometry, begin, begin + size)
 
 
 @dataclass(frozen=True, repr=False)
@@ -278,9 +278,20 @@ class Dilated(_OfNumber):
         return None
 
 
-def _row_positions(geometry: Geometry, rows: slice) -> IntArray:
-    """Positions with the axes of spans: ``(*lead, head, row)``."""
-    return positions(geometry, np.arange(*rows.indices(geometry.queries)))[..., 0]
+def _row_positions(geometry: Geometry, rows: slice) -> IntArray | int:
+    """Positions with the axes of spans, ``(*lead, head, row)``; a number where there is but one."""
+    start, stop, _ = rows.indices(geometry.queries)
+    if stop - start == 1 and isinstance(geometry.q_offset, int):
+        return geometry.q_offset + start
+    return positions(geometry, np.arange(start, stop))[..., 0]
+
+
+def _most(p: IntArray | int, bound: int) -> IntArray | int:
+    return max(p, bound) if isinstance(p, int) else np.maximum(p, bound)
+
+
+def _least(p: IntArray | int, bound: int) -> IntArray | int:
+    return min(p, bound) if isinstance(p, int) else np.minimum(p, bound)
 
 
 def _reach(distance: int | None) -> int:

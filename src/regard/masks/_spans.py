@@ -13,7 +13,7 @@ from regard._types import BoolArray, Geometry, IntArray
 MAX_SPANS = 8
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class RowSpans:
     """The kept keys of each row as ranges ``[begin, end)``, closed under ``& | ~``.
 
@@ -51,11 +51,12 @@ class RowSpans:
         return cls(data if used.any() else data[..., :0, :], keys)
 
     @classmethod
-    def alike(cls, geometry: Geometry, end: int) -> RowSpans:
-        """Every row keeps the keys before ``end``."""
-        last = min(max(end, 0), geometry.keys)
-        ranges = np.array((0, last) if last else (), np.int64)
-        return cls(ranges.reshape((1,) * (len(geometry.lead) + 2) + (len(ranges) // 2, 2)), geometry.keys)
+    def between(cls, geometry: Geometry, begin: IntArray | int, end: IntArray | int) -> RowSpans:
+        """One range per row, as `from_ranges`; two numbers are the range of every row."""
+        if isinstance(begin, int) and isinstance(end, int):
+            begin, end = max(begin, 0), min(end, geometry.keys)
+            return OneRow((begin, end) if begin < end else (), geometry.keys, len(geometry.lead) + 2)
+        return cls.from_ranges(begin, end, geometry.keys)
 
     @classmethod
     def from_edges(cls, edges: IntArray, keys: int) -> RowSpans:
@@ -91,6 +92,11 @@ class RowSpans:
         return width
 
     @property
+    def alike(self) -> bool:
+        """Whether one row stands for all; never false for one row."""
+        return bool(self.data.shape[-3] == 1)
+
+    @property
     def edges(self) -> IntArray:
         """``begin, end, begin, end, ...`` of each row, ascending: ``(..., rows, 2 * width)``."""
         return self.data.reshape(*self.data.shape[:-2], 2 * self.width)
@@ -110,7 +116,7 @@ class RowSpans:
 
     def of_rows(self, rows: slice) -> RowSpans:
         """Take some rows; the width stays, though they may need less."""
-        return self if self.data.shape[-3] == 1 else RowSpans(self.data[..., rows, :, :], self.keys)
+        return self if self.alike else RowSpans(self.data[..., rows, :, :], self.keys)
 
     def anywhere(self, step: int) -> RowSpans:
         """One row that holds what any row keeps, its ranges rounded outwards to multiples of ``step``."""
@@ -125,8 +131,6 @@ class RowSpans:
 
     def is_full(self) -> bool:
         """Whether every row keeps every key; never true without keys."""
-        if self.data.size == 2:  # one row for all, without a call of NumPy's for each side
-            return bool(self.data.ravel().tolist() == [0, self.keys])
         return self.width == 1 and not self.data[..., 0].any() and bool((self.data[..., 1] == self.keys).all())
 
     def to_dense(self) -> BoolArray:
@@ -135,6 +139,55 @@ class RowSpans:
         keys = np.arange(self.keys)
         dense: BoolArray = np.any((begin <= keys) & (keys < end), axis=-2)
         return dense
+
+
+class OneRow(RowSpans):
+    """Ranges that all rows, heads and batch entries keep, in Python's integers: one row is too short for NumPy.
+
+    So are the spans of one query where positions are no array, as in every step of decoding.
+    """
+
+    __slots__ = ("axes", "ranges")
+
+    def __init__(self, ranges: tuple[int, ...], keys: int, axes: int) -> None:
+        self.ranges, self.keys = ranges, keys  # as `edges`
+        self.axes = axes  # of `data`, before the ranges
+
+    @property
+    def data(self) -> IntArray:  # type: ignore[override]
+        return np.array(self.ranges, np.int64).reshape((1,) * self.axes + (self.width, 2))
+
+    @property
+    def width(self) -> int:
+        return len(self.ranges) // 2
+
+    @property
+    def alike(self) -> bool:
+        return True
+
+    def is_full(self) -> bool:
+        return self.ranges == (0, self.keys)
+
+    def __and__(self, other: RowSpans) -> RowSpans:
+        if not isinstance(other, OneRow):
+            return super().__and__(other)
+        a, b = self.ranges, other.ranges
+        both: tuple[int, ...] = ()
+        for i in range(0, len(a), 2):
+            for j in range(0, len(b), 2):
+                begin, end = max(a[i], b[j]), min(a[i + 1], b[j + 1])
+                if begin < end:
+                    both += (begin, end)
+        return OneRow(both, self.keys, self.axes)
+
+    def __or__(self, other: RowSpans) -> RowSpans:
+        return ~(~self & ~other) if isinstance(other, OneRow) else super().__or__(other)
+
+    def __invert__(self) -> RowSpans:
+        ranges = (0, *self.ranges, self.keys)
+        if ranges[-2] == self.keys:
+            ranges = ranges[:-2]
+        return OneRow(ranges if ranges[1:2] != (0,) else ranges[2:], self.keys, self.axes)
 
 
 def runs_of(table: BoolArray) -> IntArray | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
-from regard._attention.forward import attention, attention_forward
+from regard import _engine
+from regard._arrays import Operands
+from regard._attention.forward import attention_forward
 from regard._errors import MaskError, ShapeError, UnsupportedError
+from regard._plan import read
 from regard.biases import Bias, DenseBias
 from regard.masks import Causal, Full
 
@@ -42,33 +46,47 @@ def attend(
     query is (batch, heads, queries, D), key and value have fewer heads where they are grouped. Returns the output,
     (batch, queries, heads, Dv) and contiguous, and the weights, or None where nobody asked for them.
     """
-    import torch
-
     _refuse(dropout, others)
-    scores = (max(query.shape[0], key.shape[0]), query.shape[1], query.shape[2], key.shape[2])
-    overlay = _overlay(module, attention_mask, is_causal, scores)
+    (batch, heads, queries, _), (key_batch, _, keys, _) = query.shape, key.shape
+    overlay = _overlay(module, attention_mask, is_causal, (max(batch, key_batch), heads, queries, keys))
     bias = overlay.bias
     if position_bias is not None:
         bias = DenseBias(position_bias) if bias is None else DenseBias(position_bias) + bias
-    batch, heads, queries, _ = scores
-    out = torch.empty((batch, queries, heads, value.shape[3]), dtype=query.dtype)
     options = {
         "mask": overlay.mask, "bias": bias, "q_offset": overlay.q_offset, "scale": scaling, "softcap": softcap,
-        "sinks": s_aux, "out": out.transpose(1, 2),
+        "sinks": s_aux,
     }  # fmt: skip
     if not _wants_weights(others):
-        attention(query, key, value, **options)
-        return out, None
-    return out, attention_forward(query, key, value, **options).weights[...].to(query.dtype)
+        return _by_token(query, key, value, **options), None
+    result = attention_forward(query, key, value, **options)
+    return result.out.transpose(1, 2).contiguous(), result.weights[...].to(query.dtype)
+
+
+def _by_token(query: Any, key: Any, value: Any, bias: Bias | None, sinks: Any, **options: Any) -> Any:
+    """Compute attention into (batch, queries, heads, Dv): an ``out=`` would be a tensor, made and checked each time."""
+    operands = Operands.of(query, key, value, bias, sinks)
+    call = _engine.prepare(
+        *read(operands.query, operands.key, operands.value, bias=operands.bias, sinks=operands.sinks, **options)
+    )
+    batch, heads, queries, width = call.out_shape
+    out = operands.library.empty((batch, queries, heads, width), operands.query.dtype)
+    call.run(operands, out.swapaxes(1, 2))
+    return operands.library.give(out)
 
 
 def _wants_weights(others: dict[str, Any]) -> bool:
     """Whether somebody asked the model for its attentions; some models do not pass it on, but collect what is made."""
-    from transformers.utils import output_capturing
-
-    collector = getattr(output_capturing, "_active_collector", None)
+    collector = _collector()
     collected = (collector and collector.get()) or ()
     return bool(others.get("output_attentions")) or any("attentions" in name for name in collected)
+
+
+@cache
+def _collector() -> Any:
+    """Return the variable that holds what is collected in this context; None where transformers has none."""
+    from transformers.utils import output_capturing
+
+    return getattr(output_capturing, "_active_collector", None)
 
 
 def _refuse(dropout: float, others: dict[str, Any]) -> None:
@@ -94,6 +112,9 @@ def _overlay(module: Any, mask: Any, is_causal: bool | None, scores: tuple[int, 
     if mask is None:
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         return _Overlay(Causal() if causal and scores[2] > 1 else Full(), None, 0)
+    laid = mask.laid if isinstance(mask, mask_tensor()) else None
+    if laid is not None and mask.dense is None and laid.fits(scores):
+        return _Overlay(laid.mask, None, laid.q_offset)
     if not hasattr(mask, "shape") or not hasattr(mask, "dtype"):
         raise MaskError(
             f"attention_mask is of type {type(mask).__name__}, which belongs to another attention: pass a "
@@ -101,16 +122,12 @@ def _overlay(module: Any, mask: Any, is_causal: bool | None, scores: tuple[int, 
         )
     shape = tuple(mask.shape)
     fits = len(shape) == 4 and all(size in (1, full) for size, full in zip(shape, scores, strict=True))
-    laid = mask.laid if isinstance(mask, mask_tensor()) else None
-    # A rule of positions means something else where it is stretched.
-    if not fits or (laid is not None and shape[2:] != scores[2:]):
+    if not fits or (laid is not None and not laid.fits(scores)):
         raise ShapeError(
             f"attention_mask has shape {shape} and the scores are (batch, heads, queries, keys) = {scores}: the mask "
             "has four axes, each 1 or full"
         )
     if laid is not None:
-        if mask.dense is None:
-            return _Overlay(laid.mask, None, laid.q_offset)
         mask = mask.dense
     if str(mask.dtype) == "torch.bool":
         return _Overlay(mask, None, 0)

@@ -42,7 +42,8 @@ def hand_over(
                 f"attention_mask has shape {tuple(padding.shape)}: it has a number for each token, (batch, keys), or "
                 "one for each pair, (batch, heads or 1, queries, keys)"
             )
-        rule = hf.and_masks(rule, hf.padding_mask_function(padding))
+        if not padding.all():
+            rule = hf.and_masks(rule, hf.padding_mask_function(padding))
     frame = Frame.of(batch_size, range(first, first + q_length), range(kv_offset, kv_offset + kv_length), use_vmap)
     mask = translate(rule, frame)
     return mask_tensor()(Laid(mask, first - kv_offset, batch_size, q_length, kv_length))

@@ -19,6 +19,10 @@ class Laid:
     queries: int
     keys: int
 
+    def fits(self, scores: tuple[int, ...]) -> bool:
+        """Whether it is for these; a rule of positions means something else where it is stretched."""
+        return self.batch in (1, scores[0]) and (self.queries, self.keys) == scores[2:]
+
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """As transformers has masks: ``(batch, 1, queries, keys)``."""

@@ -39,7 +39,8 @@ class Frame:
     @classmethod
     def of(cls, batch: int, queries: range, keys: range, use_vmap: bool) -> Frame:
         """Place scores at two ranges of positions."""
-        return cls(batch, np.array([queries], np.int64), np.array([keys], np.int64), use_vmap)
+        at = [np.arange(side.start, side.stop, dtype=np.int64)[None] for side in (queries, keys)]
+        return cls(batch, at[0], at[1], use_vmap)
 
 
 def translate(rule: Rule, frame: Frame) -> Mask:
