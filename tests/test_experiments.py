@@ -26,6 +26,8 @@ def faults(name, text, index):
         found.append("its question is none")
     if not re.search(r"^\|.*\d.*\|$", under["Numbers"], re.M):
         found.append("it has no table of numbers")
+    if not re.search(r"\b(median|least|best|largest)\b", under["Numbers"], re.I):
+        found.append("it does not say what its numbers are")
     if not re.search(r"20\d\d-\d\d-\d\d", under["Machine"]):
         found.append("its machine has no date")
     if f"| [{number[1]}]({name}) |" not in index:
@@ -45,7 +47,7 @@ def test_numbers_have_no_gaps_and_the_index_no_others():
 
 
 NOTE = (
-    "# 0007: x\n## Question\nIs it?\n## What was done\nx\n## Numbers\n| a | 1 |\n## Machine\nx, 2026-11-30\n"
+    "# 0007: x\n## Question\nIs it?\n## What was done\nx\n## Numbers\nThe median:\n| a | 1 |\n## Machine\nx, 2026-11-30\n"
     "## Conclusion\nno\n"
 )
 
@@ -58,6 +60,7 @@ NOTE = (
         ("0008-x.md", NOTE, ["its title does not begin with its number", "the index does not have it"]),
         ("0007-x.md", NOTE.replace("Is it?", "It is."), ["its question is none"]),
         ("0007-x.md", NOTE.replace("| a | 1 |", "fast"), ["it has no table of numbers"]),
+        ("0007-x.md", NOTE.replace("The median", "Times"), ["it does not say what its numbers are"]),
         ("0007-x.md", NOTE.replace("2026-11-30", "today"), ["its machine has no date"]),
         (
             "0007-x.md",

@@ -1,6 +1,7 @@
 """Each target object exports its table and nothing else, and has no weak symbol that a linker could share."""
 
 import platform
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -49,6 +50,27 @@ def test_a_shared_inline_function_would_be_seen(tmp_path):
         "inline int shared(int x) { return x + 1; }\nint use(int x) { return shared(x); }\n"
     )
     assert "shared(int)" in symbols(CXX, source, tmp_path, "-O0")["W"]
+
+
+# Intrinsics of x86 and ARM, their types, and assembly.
+INTRINSIC = re.compile(
+    r"\b(_mm\d*_\w+|_tile_\w+|__m\d+\w*|v[a-z]+\d?q?(?:_\w+)?_[fsu](?:8|16|32|64)|\w+\dx\d\w*_t|__asm__)\b"
+)
+# Outside of the vector headers and of AMX's: a control register, and what the processor has.
+EXCEPTIONS = {
+    "core/float_mode.h": {"_mm_getcsr", "_mm_setcsr", "__asm__"},
+    "core/cpu.cc": {"__asm__"},
+}
+
+
+def test_intrinsics_stand_in_the_vector_headers():
+    found = {}
+    for path in NATIVE.rglob("*.*"):
+        if names := set(INTRINSIC.findall(re.sub(r"//.*", "", path.read_text()))):
+            found[path.relative_to(NATIVE).as_posix()] = names
+    headers = {f"kernel/{name}.inl" for name in ("vec_avx2", "vec_avx512", "vec_neon", "amx")}
+    assert headers <= found.keys()
+    assert {name: names for name, names in found.items() if name not in headers} == EXCEPTIONS
 
 
 def test_every_target_is_looked_at():
