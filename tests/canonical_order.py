@@ -186,10 +186,8 @@ PIECES = {"float32": (3, 3), "float16": (2, 3), "bfloat16": (1, 1)}
 
 
 def order_of(target, dtype=np.float32, **options):
-    """Return the order of a target; amx makes no tiles of float64."""
-    if target != "amx" or dtype == np.float64:
-        return Order(target, **options)
-    return tile_order("avx512", dtype, **options)
+    """Return the order of a target for float32, or of amx for another dtype that it makes tiles of."""
+    return tile_order("avx512", dtype, **options) if target == "amx" else Order(target, **options)
 
 
 def tile_order(vectors, dtype, **options):

@@ -44,6 +44,13 @@ def assert_close(got, want, bound):
     assert not over.any(), f"worst error is {worst:.3g} of the bound"
 
 
+def ones_bound(target, dtype, keys):
+    """How far a value that is 1 for all keys may come back from 1: docs/reference/settings.md has the sum."""
+    if target != "amx":
+        return 0.0
+    return {"float32": (148 + 4 * -(-keys // 1536)) * 2.0**-24, "bfloat16": 2.0**-7}.get(np.dtype(dtype).name, 0.0)
+
+
 def assert_agrees(result, query, key, value, *, random_walk=False, bias=None, sinks=None, **options):
     """A ForwardResult against the reference, output, logsumexp and weights, within the derived bound."""
     dtype = np.asarray(query).dtype.name
