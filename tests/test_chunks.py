@@ -205,6 +205,17 @@ def test_strides(target, normal, dtype, layout, widths, rows):
         assert_alike(got, want)
 
 
+@pytest.mark.parametrize("which", [1, 2], ids=["keys", "values"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_strides_of_one_array(target, normal, dtype, layout, which):
+    """A decoding step over keys that can be read as they lie and values that cannot, and the other way round."""
+    arrays = [normal(*shape).astype(dtype) for shape in ((4, 1, 64), (2, 1700, 64), (2, 1700, 128))]
+    want, _ = forward(*arrays)
+    arrays[which] = LAYOUTS[layout](arrays[which])
+    for threads in (1, 2):
+        assert_alike(forward(*arrays, threads)[0], want)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("rows", "d", "dv"), [(20, 64, 0), (20, 0, 64), (0, 64, 64)])
 def test_sizes_of_zero(target, rows, d, dv, threads):
