@@ -47,8 +47,8 @@ def test_numbers_have_no_gaps_and_the_index_no_others():
 
 
 NOTE = (
-    "# 0007: x\n## Question\nIs it?\n## What was done\nx\n## Numbers\nThe median:\n| a | 1 |\n## Machine\nx, 2026-11-30\n"
-    "## Conclusion\nno\n"
+    "# 0007: x\n## Question\nIs it?\n## What was done\nx\n## Numbers\nThe median:\n| a | 1 |\n## Machine\n"
+    "x, 2026-11-30\n## Conclusion\nno\n"
 )
 
 
