@@ -15,9 +15,13 @@ inline void accumulate_columns(const typename N::T* weights, const Rows<Row>& va
         T* const at = out + ptrdiff_t(r) * width + column + c * N::kLanes;
         N::store(at, N::fma(N::load(at), N::set(shrink[r]), block));
       },
-      [&](int) { return beside.template from<2>((end + begin + (end - begin) * column / width) / 2); });
+      [&](int) {
+        constexpr int kBytes = C * N::kLanes * int(sizeof(Row));
+        return beside.template from<kBytes>((end + begin + (end - begin) * column / width) / 2);
+      });
 }
 
+// C vectors of columns at a time, then half as many.
 template <class N, int C = N::kWide, class Row, class Beside>
 inline void accumulate(const typename N::T* weights, const Rows<Row>& value, int begin, int end, int rows, int width,
                        const typename N::T* shrink, typename N::T* out, const Beside& beside, int column = 0) {
@@ -25,8 +29,18 @@ inline void accumulate(const typename N::T* weights, const Rows<Row>& value, int
     accumulate_columns<N, C>(weights, value, begin, end, rows, width, shrink, out, beside, column);
   }
   if constexpr (C > 1) {
-    if (column < width) accumulate<N, C - 1>(weights, value, begin, end, rows, width, shrink, out, beside, column);
+    if (column < width) accumulate<N, C / 2>(weights, value, begin, end, rows, width, shrink, out, beside, column);
   }
+}
+
+// The same for rows that are alone in their block: with fewer of them, more columns at a time, so that there are enough
+// chains.
+template <class N, class Row>
+inline void few_accumulate(const typename N::T* weights, const Rows<Row>& value, int begin, int end, int rows,
+                           int width, const typename N::T* shrink, typename N::T* out, const Ahead& ahead) {
+  if (rows == 1) return accumulate<N, 8>(weights, value, begin, end, rows, width, shrink, out, ahead);
+  if (rows <= 3) return accumulate<N, 4>(weights, value, begin, end, rows, width, shrink, out, ahead);
+  accumulate<N>(weights, value, begin, end, rows, width, shrink, out, ahead);
 }
 
 // Containment: a NaN or Inf of v must reach the rows that keep its key and no other, and 0 * NaN is NaN. So a row that

@@ -2,8 +2,9 @@
 // The tile loop of FlashAttention (Dao et al. 2022). Scores have queries in the SIMD lanes, S^T = K Q^T, so that K is
 // read as it lies and max, sum and rescale never cross lanes; the output has its own columns there, O = P V.
 
-// Up to a width of 512, a key tile and a value tile stay in a 256 KB L2. A chunk is what is folded in one go, anchored at key 0 like its
-// tiles; the chunks are merged in their order, whoever has folded them.
+// In float32 a key tile and a value tile take at most 192 KB up to a width of 512: they stay in a 256 KB L2. float64
+// takes twice that. A chunk is what is folded in one go, anchored at key 0 like its tiles; the chunks are merged in
+// their order, whoever has folded them.
 constexpr int kChunkTiles = 16;
 
 inline int tile_keys(int d, int dv) {
@@ -80,9 +81,6 @@ template <int N>
 struct Count {
   static constexpr int value = N;
 };
-
-// Up to so many rows are a few: keys then are the better lanes.
-constexpr int kFew = 4;
 
 // q . k of one panel and the tile's keys [begin, end).
 template <class N, int C, class Row>
@@ -182,7 +180,7 @@ void add_values(const Panel& panel, Tile<N, Row>& t, int begin, int end, bool dr
   } else if (drops && holds_nonfinite(panel.p, t, s)) {
     add_rows_alone<N, Stored>(panel, t, begin, end, out, s);
   } else if (reads_once<N>(panel)) {
-    add(t.value, s.shrink, ahead_of(panel, t));
+    few_accumulate<N>(s.scores, t.value, begin, end, panel.count, width, s.shrink, out, ahead_of(panel, t));
   } else {
     add(t.value, s.shrink, Alone{});
   }
@@ -199,7 +197,7 @@ void attend_panel(const Panel& panel, Tile<N, Row>& t, const State<N>& to, Scrat
 
   score_panel<N, C>(panel, t, kept.begin, kept.end, s);
   const bool drops = shape_scores<N, C>(panel, kept, t.first, to.seen + at, s);
-  fold<N, C>(kept.begin, kept.end, s.scores, to.max + at, to.sum + at, s.shrink);
+  fold<N, C>(kept.begin, kept.end, panel.count, s.scores, to.max + at, to.sum + at, s.shrink);
   add_values<N, Stored>(panel, t, kept.begin, kept.end, drops, to.out + ptrdiff_t(at) * padded<N>(panel.p.dv), s);
 }
 

@@ -24,13 +24,50 @@ inline void weigh(typename N::T* scores, const typename N::V (&base)[C], typenam
   }
 }
 
+// Up to so many rows are a few: keys then are the better lanes.
+constexpr int kFew = 4;
+
+// As many keys as there are lanes, of a few rows: the same numbers, with less of each vector idle.
+template <class N, int R>
+inline void weigh_few(typename N::T* scores, typename N::V base, typename N::V& total) {
+  typedef typename N::V V;
+  constexpr int kPanel = Scratch<N>::kPanel;
+  V column[4], x[R];
+  typename N::T from[N::kLanes];
+  N::store(from, base);
+  N::load_columns(scores, kPanel, column);
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) x[r] = N::sub(column[r], N::set(from[r]));
+  exp<N>(x);
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) column[r] = x[r];
+  N::store_columns(column, scores, kPanel);
+  for (int j = 0; j < N::kLanes; ++j) total = N::add(total, N::load(scores + j * kPanel));
+}
+
+// Weights of keys [j, end), as far as whole steps go; returns where they end.
+template <class N, int C>
+inline int weigh_steps(int j, int end, int rows, typename N::T* scores, const typename N::V (&base)[C],
+                       typename N::V (&total)[C]) {
+  constexpr int kPanel = Scratch<N>::kPanel, kStep = C < 4 ? 4 / C : 1;  // four vectors in step
+  if constexpr (C == 1 && N::kLanes > 1) {
+    if (rows == 1) {
+      for (; j + N::kLanes <= end; j += N::kLanes) weigh_few<N, 1>(scores + ptrdiff_t(j) * kPanel, base[0], total[0]);
+    } else if (rows <= kFew) {
+      for (; j + N::kLanes <= end; j += N::kLanes) weigh_few<N, 4>(scores + ptrdiff_t(j) * kPanel, base[0], total[0]);
+    }
+  }
+  for (; j + kStep <= end; j += kStep) weigh<N, C, kStep>(scores + ptrdiff_t(j) * kPanel, base, total);
+  return j;
+}
+
 // Keys [begin, end) of one panel. max and sum are the state of its lanes; shrink receives the factor by which the
 // output so far must shrink. The tile's own sum starts at zero and is added once: it halves the error.
 template <class N, int C>
-inline void fold(int begin, int end, typename N::T* scores, typename N::T* max, typename N::T* sum,
+inline void fold(int begin, int end, int rows, typename N::T* scores, typename N::T* max, typename N::T* sum,
                  typename N::T* shrink) {
   typedef typename N::V V;
-  constexpr int kPanel = Scratch<N>::kPanel, kStep = C < 4 ? 4 / C : 1;  // four vectors in step
+  constexpr int kPanel = Scratch<N>::kPanel;
   V peak[C], base[C], total[C];
 #pragma GCC unroll 8
   for (int c = 0; c < C; ++c) peak[c] = N::load(max + c * N::kLanes);
@@ -43,8 +80,7 @@ inline void fold(int begin, int end, typename N::T* scores, typename N::T* max, 
     base[c] = base_of<N>(peak[c]);
     total[c] = N::set(0);
   }
-  int j = begin;
-  for (; j + kStep <= end; j += kStep) weigh<N, C, kStep>(scores + ptrdiff_t(j) * kPanel, base, total);
+  int j = weigh_steps<N, C>(begin, end, rows, scores, base, total);
   for (; j < end; ++j) weigh<N, C, 1>(scores + ptrdiff_t(j) * kPanel, base, total);
 #pragma GCC unroll 8
   for (int c = 0; c < C; ++c) {

@@ -22,13 +22,17 @@ class Ahead {
         value_row_(uintptr_t(value.row)),
         lines_(lines(key, d) > lines(value, dv) ? lines(key, d) : lines(value, dv)) {}
 
-  // A line of each in every so many steps.
-  template <int kEvery>
+  // As many bytes as each step reads, a line of each at a time.
+  template <int kBytes>
   struct Lines {
     uintptr_t key, value, key_gap, value_gap;
     int lines, left, n;
     void operator()() {
-      if (kEvery > 1 && ++n % kEvery != 0) return;
+      if (kBytes < 128 && ++n % (128 / kBytes) != 0) return;
+#pragma GCC unroll 4
+      for (int i = 0; i < kBytes; i += 128) fetch();
+    }
+    void fetch() {
       __builtin_prefetch(reinterpret_cast<const void*>(key));
       __builtin_prefetch(reinterpret_cast<const void*>(value));
       key += 64;
@@ -39,8 +43,8 @@ class Ahead {
       left = lines;
     }
   };
-  template <int kEvery>
-  Lines<kEvery> from(int row) const {
+  template <int kBytes>
+  Lines<kBytes> from(int row) const {
     const uintptr_t wide = uintptr_t(64 * lines_);
     return {key_ + uintptr_t(row) * key_row_,
             value_ + uintptr_t(row) * value_row_,

@@ -73,15 +73,20 @@ inline void product(Left<A> a, Right<B> b, int rows, int n, Done done, Step step
   } else {
     switch (rows - r0) {
       case 1:
-        return product_tile<N, 1, C>(a, b, n, shifted, step(r0));
+        if constexpr (R > 1) product_tile<N, 1, C>(a, b, n, shifted, step(r0));
+        break;
       case 2:
-        return product_tile<N, 2, C>(a, b, n, shifted, step(r0));
+        if constexpr (R > 2) product_tile<N, 2, C>(a, b, n, shifted, step(r0));
+        break;
       case 3:
-        return product_tile<N, 3, C>(a, b, n, shifted, step(r0));
+        if constexpr (R > 3) product_tile<N, 3, C>(a, b, n, shifted, step(r0));
+        break;
       case 4:
-        return product_tile<N, 4, C>(a, b, n, shifted, step(r0));
+        if constexpr (R > 4) product_tile<N, 4, C>(a, b, n, shifted, step(r0));
+        break;
       case 5:
-        return product_tile<N, 5, C>(a, b, n, shifted, step(r0));
+        if constexpr (R > 5) product_tile<N, 5, C>(a, b, n, shifted, step(r0));
+        break;
     }
   }
 }

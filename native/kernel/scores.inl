@@ -12,7 +12,7 @@ inline void scores(const Rows<Row>& key, int begin, int end, const typename N::T
       [&](int r, int c, typename N::V dot) {
         N::store(to + ptrdiff_t(begin + r) * kPanel + c * N::kLanes, N::mul(dot, by));
       },
-      [&](int r) { return beside.template from<2>((begin + r) / 2); });
+      [&](int r) { return beside.template from<64>((begin + r) / 2); });
 }
 
 // Keys in the lanes, for the first R rows of a panel: a few rows would leave most lanes of the other way idle. G
@@ -23,8 +23,7 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
   typedef typename N::V V;
   typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
-  constexpr int kLines = G * N::kLanes * 4 * int(sizeof(Row)) / 64;  // that these rows have per step
-  auto ahead_ = ahead.template from<kLines < 2 ? 2 : 1>(first / 2);
+  auto fetch = ahead.template from<G * N::kLanes * 4 * int(sizeof(Row))>(first / 2);
   V acc[G][4];
 #pragma GCC unroll 16
   for (int i = 0; i < G * 4; ++i) acc[i / 4][i % 4] = N::set(0);
@@ -38,7 +37,7 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
   };
   int c = 0;
   for (; c + 4 <= d; c += 4) {
-    for (int i = 0; i < (kLines + 1) / 2; ++i) ahead_();
+    fetch();
     V columns[G][4];
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) N::load_columns(key.at(first + g * N::kLanes) + c, key.row, columns[g]);

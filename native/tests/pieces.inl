@@ -286,9 +286,9 @@ void test_fold_matches_two_passes() {
     max[l] = -__builtin_inff();
     sum[l] = 0;
   }
-  fold<N, N::kCols>(0, kKeys, s[0], max, sum, shrink);
+  fold<N, N::kCols>(0, kKeys, kPanel, s[0], max, sum, shrink);
   CHECK(max[0] == -__builtin_inff() && sum[0] == 0 && shrink[0] == 0 && s[0][0] == 0, "nothing kept: %g", sum[0]);
-  fold<N, N::kCols>(0, kKeys, s[1], max, sum, shrink);
+  fold<N, N::kCols>(0, kKeys, kPanel, s[1], max, sum, shrink);
   for (int l = 0; l < kPanel; ++l) {
     double peak = -1e30, total = 0;
     for (const auto& tile : raw) {
