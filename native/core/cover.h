@@ -49,10 +49,11 @@ Range hull(const Problem&, const Block&);
 struct TileCount {
   int64_t visited, partial, skipped;
 };
-TileCount count_tiles(const Problem&, const Block&, int tile);
+// Adds those of one block.
+void count_tiles(const Problem&, const Block&, int tile, TileCount& total);
 
-// Pairs of query and key that a block computes in the tiles of these keys: its rows times, per tile, the keys from the
-// first to the last that one of them keeps. `keys` begins at a tile's first.
-int64_t count_pairs(const Problem&, const Block&, Range keys, int tile);
+// Pairs of query and key that a block computes in the tiles of these keys: of each panel of its rows, the rows times,
+// per tile, the keys from the first to the last that one of them keeps. `keys` begins at a tile's first.
+int64_t count_pairs(const Problem&, const Block&, Range keys, int tile, int panel_rows);
 
 }  // namespace regard

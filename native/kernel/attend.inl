@@ -285,23 +285,27 @@ void attend(const Problem& p, const Block& block, char* memory) {
   finish<N, Stored>(p, block, s.total);
 }
 
-// The same in pieces: the state of one chunk, and what is made of the states of all of them.
+template <class N>
+State<N> state_at(const Problem& p, const Block& block, char* memory) {
+  Cutter cut{memory};
+  return State<N>(cut, block.rows, p.dv);
+}
+
+// The same in pieces: the state of one chunk, that of several in a row, and what is made of all of them.
 template <class N, class Stored>
 void attend_chunk(const Problem& p, const Block& block, int64_t chunk, char* state, char* memory) {
   Scratch<N> s(tile_keys(p.d, p.dv), p.d, p.dv, memory);
-  Cutter cut{state};
-  const State<N> to(cut, block.rows, p.dv);
   prepare<N, Stored>(p, block, s);
-  fold_chunk<N, Stored>(p, block, chunk * chunk_keys(p.d, p.dv), to, s);
+  fold_chunk<N, Stored>(p, block, chunk * chunk_keys(p.d, p.dv), state_at<N>(p, block, state), s);
+}
+
+template <class N>
+void merge_chunk(const Problem& p, const Block& block, char* into, char* state, char* memory) {
+  Scratch<N> s(tile_keys(p.d, p.dv), p.d, p.dv, memory);
+  merge(state_at<N>(p, block, into), state_at<N>(p, block, state), block.rows, p.dv, s);
 }
 
 template <class N, class Stored>
-void join_chunks(const Problem& p, const Block& block, char* const* states, int64_t chunks, char* memory) {
-  Scratch<N> s(tile_keys(p.d, p.dv), p.d, p.dv, memory);
-  clear(s.total, block.rows, p.dv);
-  for (int64_t n = 0; n < chunks; ++n) {
-    Cutter cut{states[n]};
-    merge(s.total, State<N>(cut, block.rows, p.dv), block.rows, p.dv, s);
-  }
-  finish<N, Stored>(p, block, s.total);
+void finish_chunks(const Problem& p, const Block& block, char* state) {
+  finish<N, Stored>(p, block, state_at<N>(p, block, state));
 }

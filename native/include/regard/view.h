@@ -67,7 +67,7 @@ struct Problem {
   int d, dv;
   double scale;
   double softcap;  // 0: none
-  // Asked before each tile: false ends the task, whose rows are then left unwritten.
+  // Asked before each tile: false, and from then on for good, ends the task, whose rows are then left unwritten.
   bool (*go_on)(void* watch);
   void* watch;
 };
