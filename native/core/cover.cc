@@ -68,19 +68,19 @@ void each_span(const Mask& mask, int64_t head, int64_t query, int64_t first, int
   }
 }
 
-// The keys of the bytes between the first and the last that are not zero in any row.
-Range hull_of_bits(const Problem& p, const Block& block, int first, int rows) {
-  const int64_t bytes = (p.keys + 7) >> 3;
-  int64_t begin = bytes, end = 0;
+// Of these keys, those of the bytes between the first and the last that are not zero in any row.
+Range hull_of_bits(const Problem& p, const Block& block, int first, int rows, Range keys) {
+  const int64_t from = keys.begin >> 3, to = (keys.end + 7) >> 3;
+  int64_t begin = to, end = from;
   for (int r = first; r < first + rows; ++r) {
     const char* row = row_of(p.mask, block.head[r], block.query[r]);
-    int64_t low = 0, high = bytes;
+    int64_t low = from, high = to;
     while (low < begin && row[low] == 0) ++low;
     while (high > end && row[high - 1] == 0) --high;
     begin = std::min(begin, low);
     end = std::max(end, high);
   }
-  return {begin * 8, std::min(end * 8, p.keys)};
+  return {begin * 8, std::min(end * 8, keys.end)};
 }
 
 int lowest_bit(uint32_t word) { return __builtin_ctz(word); }
@@ -155,15 +155,16 @@ bool keeps(const Mask& mask, int64_t head, int64_t query, int64_t key) {
   return c.begin < c.end;
 }
 
-Reach reach(const Problem& p, const Block& block, int first, int rows) {
-  if (p.mask.kind == Mask::kFull) return {{0, p.keys}, {0, p.keys}};
-  if (p.mask.kind == Mask::kBits) return {hull_of_bits(p, block, first, rows), {0, 0}};
-  if (p.mask.kind == Mask::kBytes) return {{0, p.keys}, {0, 0}};
-  Reach all{{p.keys, 0}, {0, p.keys}};
+Reach reach(const Problem& p, const Block& block, int first, int rows, Range keys) {
+  if (p.mask.kind == Mask::kFull) return {keys, keys};
+  if (p.mask.kind == Mask::kBits) return {hull_of_bits(p, block, first, rows, keys), {0, 0}};
+  if (p.mask.kind == Mask::kBytes) return {keys, {0, 0}};
+  Reach all{{keys.end, keys.begin}, keys};
   for (int r = first; r < first + rows; ++r) {
     Range longest{0, 0};
     for (int s = 0; s < p.mask.width; ++s) {
-      const Range span = span_of(p.mask, block.head[r], block.query[r], s);
+      const Range whole = span_of(p.mask, block.head[r], block.query[r], s);
+      const Range span{std::max(whole.begin, keys.begin), std::min(whole.end, keys.end)};
       if (span.empty()) continue;
       all.hull.begin = std::min(all.hull.begin, span.begin);
       all.hull.end = std::max(all.hull.end, span.end);
@@ -175,7 +176,7 @@ Reach reach(const Problem& p, const Block& block, int first, int rows) {
   return all;
 }
 
-Range hull(const Problem& p, const Block& block) { return reach(p, block, 0, block.rows).hull; }
+Range hull(const Problem& p, const Block& block) { return reach(p, block, 0, block.rows, {0, p.keys}).hull; }
 
 namespace {
 

@@ -35,12 +35,12 @@ Range span_of(const Mask&, int64_t head, int64_t query, int s);
 
 bool keeps(const Mask&, int64_t head, int64_t query, int64_t key);
 
-// Keys outside of `hull` no row keeps, and those of `common` every row does. Either is what is found without a search
-// of all keys: of a mask of bytes nothing is, and of a row of several spans the longest.
+// Of some keys, those outside of `hull` no row keeps, and those of `common` every row does. Either is what is found
+// without a search of all keys: of a mask of bytes nothing is, and of a row of several spans the longest.
 struct Reach {
   Range hull, common;
 };
-Reach reach(const Problem&, const Block&, int first, int rows);
+Reach reach(const Problem&, const Block&, int first, int rows, Range keys);
 
 // The hull of all rows of a block.
 Range hull(const Problem&, const Block&);

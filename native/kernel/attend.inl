@@ -217,16 +217,16 @@ inline int panel_rows(const Block& block, int first, int most) {
   return block.rows - first < most ? block.rows - first : most;
 }
 
-// What is the same for all keys: the transposed queries of all panels, and what their masks reach. Returns the keys
-// that one of them may reach.
+// What is the same for all tiles: the transposed queries of all panels, and what their masks reach of these keys.
+// Returns those that one of them may reach.
 template <class N, class Stored>
-Range prepare(const Problem& p, const Block& block, Scratch<N>& s) {
+Range prepare(const Problem& p, const Block& block, Range keys, Scratch<N>& s) {
   constexpr int kPanel = Scratch<N>::kPanel;
-  Range all{p.keys, 0};
+  Range all{keys.end, keys.begin};
   for (int r = 0; r < block.rows; r += kPanel) {
     const int rows = panel_rows(block, r, kPanel);
     pack_panel<N, Stored>(Panel{p, block, r, rows}, s.query + ptrdiff_t(r) * p.d);
-    const Reach one = s.reach[r / kPanel] = reach(p, block, r, rows);
+    const Reach one = s.reach[r / kPanel] = reach(p, block, r, rows, keys);
     if (one.hull.begin < all.begin) all.begin = one.hull.begin;
     if (one.hull.end > all.end) all.end = one.hull.end;
   }
@@ -274,7 +274,7 @@ bool fold_chunk(const Problem& p, const Block& block, int64_t begin, const State
 template <class N, class Stored>
 void attend(const Problem& p, const Block& block, char* memory) {
   Scratch<N> s(tile_keys(p.d, p.dv), p.d, p.dv, memory);
-  const Range all = prepare<N, Stored>(p, block, s);
+  const Range all = prepare<N, Stored>(p, block, {0, p.keys}, s);
   const int64_t chunk = chunk_keys(p.d, p.dv);
   if (all.begin >= all.end) clear(s.total, block.rows, p.dv);
   const int64_t from = all.begin / chunk * chunk;
@@ -295,8 +295,9 @@ State<N> state_at(const Problem& p, const Block& block, char* memory) {
 template <class N, class Stored>
 void attend_chunk(const Problem& p, const Block& block, int64_t chunk, char* state, char* memory) {
   Scratch<N> s(tile_keys(p.d, p.dv), p.d, p.dv, memory);
-  prepare<N, Stored>(p, block, s);
-  fold_chunk<N, Stored>(p, block, chunk * chunk_keys(p.d, p.dv), state_at<N>(p, block, state), s);
+  const int64_t size = chunk_keys(p.d, p.dv), begin = chunk * size, end = begin + size < p.keys ? begin + size : p.keys;
+  prepare<N, Stored>(p, block, {begin, end}, s);
+  fold_chunk<N, Stored>(p, block, begin, state_at<N>(p, block, state), s);
 }
 
 template <class N>

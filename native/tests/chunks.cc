@@ -297,6 +297,46 @@ void test_pairs() {
   }
 }
 
+// What rows reach of some keys, a chunk's for example: never more than these, and for bits whole bytes.
+void test_reach() {
+  constexpr int kKeys = 101, kRowBytes = 13, kRows = 3;
+  std::vector<int64_t> heads{0}, spans{30, 70, 2, 5, 50, 101};
+  std::vector<unsigned char> bits(kRows * kRowBytes);
+  Block block{};
+  block.rows = kRows;
+  Problem p{};
+  p.keys = kKeys;
+  for (int64_t r = 0; r < kRows; ++r) {
+    block.query[r] = r;
+    for (int64_t j = spans[2 * r]; j < spans[2 * r + 1]; ++j) {
+      if (j % 3 == 0) bits[r * kRowBytes + j / 8] |= static_cast<unsigned char>(1 << j % 8);
+    }
+  }
+  for (const Mask::Kind kind : {Mask::kFull, Mask::kSpans, Mask::kBits, Mask::kBytes}) {
+    const void* const data = kind == Mask::kSpans ? static_cast<const void*>(spans.data()) : bits.data();
+    p.mask = {kind, {static_cast<const char*>(data), heads.data(), kind == Mask::kSpans ? 16 : kRowBytes, 1}, 1, 0};
+    for (const Range keys : {Range{0, 101}, Range{0, 48}, Range{48, 96}, Range{96, 101}, Range{0, 24}, Range{16, 24}}) {
+      const Reach found = reach(p, block, 0, kRows, keys);
+      Range want = keys;
+      if (kind == Mask::kSpans || kind == Mask::kBits) {
+        const int64_t unit = kind == Mask::kBits ? 8 : 1;
+        want = {keys.end, keys.begin};
+        for (int64_t j = keys.begin; j < keys.end; ++j) {
+          bool any = false;
+          for (int r = 0; r < kRows; ++r) any = any || keeps(p.mask, 0, r, j);
+          if (any) want = {std::min(want.begin, j / unit * unit), std::min((j / unit + 1) * unit, keys.end)};
+        }
+      }
+      const Range hull = found.hull, common = found.common;
+      CHECK(hull.empty() ? want.empty() : hull.begin == want.begin && hull.end == want.end, "mask %d: keys %d to %d",
+            kind, static_cast<int>(hull.begin), static_cast<int>(hull.end));
+      for (int64_t j = common.begin; j < common.end; ++j) {
+        for (int r = 0; r < kRows; ++r) CHECK(keeps(p.mask, 0, r, j), "mask %d: row %d drops a common key", kind, r);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void test_chunks() {
@@ -312,6 +352,7 @@ void test_chunks() {
   test_no_memory();
 #endif
   test_pairs();
+  test_reach();
   printf("chunks: done\n");
 }
 
