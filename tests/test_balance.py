@@ -21,6 +21,9 @@ PROBLEMS = {
     "one head": ((1, 1, 8192, 64), None, {"mask": rg.Causal()}),
     "decoding, one kv head": ((1, 8, 1, 128), (1, 1, 65536, 128), {}),
     "decoding, 8 kv heads": ((1, 32, 1, 128), (1, 8, 32768, 128), {}),
+    "64 rows over very many keys": ((1, 1, 64, 64), (1, 1, 800_000, 64), {}),
+    "64 rows of 8 kv heads": ((1, 8, 64, 64), (1, 8, 131_072, 64), {}),
+    "blocks one too many": ((1, 17, 64, 64), (1, 17, 16384, 64), {}),
 }
 
 
@@ -34,7 +37,7 @@ def tasks_of(name, threads):
     key, value = (_native.View(offsets, offsets, 0, 0) for offsets in _engine.kv_heads_assumed(problem))
     kernel, sizes = (plan.target, _engine.dtype_number(problem), threads), _engine.sizes(problem)
     bands = [_engine.native_band(band, problem) for band in lower(problem.mask, problem.geometry)]
-    return [_native.task_pairs(*kernel, key, value, sizes, band) for band in bands], plan
+    return [_native.Question(*kernel, key, value, sizes, band).task_pairs() for band in bands], plan
 
 
 def excess(bands, threads):
@@ -55,6 +58,14 @@ def test_the_most_loaded_thread_is_near_the_mean(name, threads):
     assert excess(bands, threads) <= 0.05
 
 
+@pytest.mark.parametrize("threads", [6, 8, 16])
+def test_many_threads_share_few_rows(threads):
+    """However much the states of all chunks would take together."""
+    bands, _ = tasks_of("64 rows of 8 kv heads", threads)
+    assert len(bands[0]) == 8 * -(-131_072 // 1536)
+    assert excess(bands, threads) <= 0.05
+
+
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_every_pair_is_counted(name, threads):
@@ -71,7 +82,8 @@ def test_every_pair_is_counted(name, threads):
 def test_few_blocks_are_cut_and_many_are_not():
     assert len(tasks_of("decoding, one kv head", 1)[0][0]) == 1
     assert len(tasks_of("decoding, one kv head", 2)[0][0]) == -(-65536 // 1536)
-    assert [len(tasks) for tasks in tasks_of("full", 4)[0]] == [8 * -(-2048 // 96)]
+    bands, plan = tasks_of("full", 4)
+    assert [len(tasks) for tasks in bands] == [8 * -(-2048 // plan.block_rows)]
 
 
 def test_this_test_can_fail():

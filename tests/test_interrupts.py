@@ -26,6 +26,7 @@ CALLS = {
     "forward": "rg.attention_forward(big, big, big, aux=rg.Aux(state=True))",
     "bits": "rg.attention(big[:, :1], big[:, :1], big[:, :1], mask=rg.Dilated(2) & rg.Causal())",
     "function": "rg.attention(big[:, :1], big[:, :1], big[:, :1], mask=rg.from_function(lambda b, h, p, j: j <= p))",
+    "few rows": "rg.attention(big[0, :1, :64], *[np.broadcast_to(np.float32(1), (1, 20_000_000, 64))] * 2)",
     "many small": "[rg.attention(x, x, x) for _ in range(100_000)]",
 }
 

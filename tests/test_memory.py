@@ -158,14 +158,22 @@ def test_many_calls_keep_nothing():
     assert extra(call, queries=512, d=8) < 30e6 + outputs
 
 
+WIDE = "v = np.broadcast_to(np.float32(1), (1, 1, S, 2048)); rg.config(num_threads=2).__enter__()"
+
+
 def test_states_of_chunks_take_what_the_plan_says():
-    """Two threads share the keys of 10 blocks of rows: 10 x 86 states of 96 rows."""
-    arrays = [np.broadcast_to(np.float32(0), (1, 1, n, 32)) for n in (960, KEYS, KEYS)]
+    """Two threads share the keys of 64 rows: 86 states of half a MiB, if all were kept."""
+    arrays = [np.broadcast_to(np.float32(0), (1, 1, *shape)) for shape in ((64, 8), (65536, 8), (65536, 2048))]
     with rg.config(num_threads=2):
         plan = rg.plan(*arrays)
-    assert 10e6 < plan.tiles.chunk_bytes < 1 << 24
-    taken = extra("rg.attention(q, k, v)", "rg.config(num_threads=2).__enter__()", queries=960, d=32)
-    assert 0.9 * plan.tiles.chunk_bytes < taken < plan.workspace_bytes + 3e6
+    assert 4e6 < plan.tiles.chunk_bytes < 5e6
+    assert extra("rg.attention(q, k, v)", WIDE, keys=65536, queries=64, d=8) < plan.workspace_bytes + 3e6
+
+
+@pytest.mark.parametrize("mask", ["None", "rg.Causal()", "rg.Window(5, 5) | rg.Prefix(9)"])
+def test_a_plan_takes_nothing_per_key(mask):
+    far = "far = np.broadcast_to(np.float32(0), (1, 1, 2**34, 8)); rg.config(num_threads=2).__enter__()"
+    assert extra(f"(rg.plan(q, far, far, mask={mask}, q_offset='end'), [])[1]", far, keys=64, queries=1, d=8) < 2e6
 
 
 def test_these_tests_can_fail():

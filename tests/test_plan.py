@@ -73,8 +73,15 @@ def test_states_of_chunks_are_counted():
     assert planned(2, queries=1000).tiles.chunk_bytes == 0  # enough blocks
     sizes = [planned(4, queries=150, keys=n).tiles.chunk_bytes for n in (1537, 10_000, 60_000, 120_000)]
     assert sizes[:3] == sorted(sizes[:3])
-    assert 0 < sizes[0] < 1 << 20 < sizes[2] <= 1 << 24
-    assert sizes[-1] == 0  # they would take more than 16 MiB: blocks are handed out whole
+    assert 0 < sizes[0] < 1 << 20 < sizes[2] == sizes[3] <= 1 << 22  # however many keys there are
+
+
+def test_states_of_many_columns_are_four_per_thread():
+    """64 rows of 20,000 columns are 5 MB."""
+    for threads in (2, 5):
+        with rg.config(num_threads=threads):
+            made = rg.plan(like(1, 64, 8), like(1, 100_000, 8), like(1, 100_000, 20_000))
+        assert made.tiles.chunk_bytes == 4 * threads * (64 * 20_000 * 4 + 2 * 64 * 4 + 64)
 
 
 @pytest.mark.parametrize(("shapes", "options"), CALLS, ids=str)

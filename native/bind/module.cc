@@ -8,22 +8,16 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <vector>
-
-#ifndef _WIN32
-#include <pthread.h>
-#endif
 
 #include "attend.h"
 #include "cpu.h"
 #include "pool.h"
+#include "underway.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -192,89 +186,6 @@ Problem make_problem(const Input& query, const Input& key, const Input& value, c
   return p;
 }
 
-// The end of the interpreter. A thread that then asks for the GIL is unwound by force, through frames that do not
-// expect it (Python 3.14 lets it sleep instead). So, once the exit handlers run, a call of another thread than the
-// main one stops its work and sleeps until the process is gone; and the exit waits for those that are on their way
-// back to Python.
-std::atomic<bool> g_closing{false};
-std::atomic<int> g_calls{0}, g_asleep{0};
-thread_local int t_calls = 0;  // of this thread: a signal handler's call is inside another
-
-void sleep_until_exit() {
-  ++g_asleep;
-  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
-}
-
-void close_down() {
-  g_closing = true;
-  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  {
-    nb::gil_scoped_release released;
-    while (g_calls > g_asleep && std::chrono::steady_clock::now() < patience) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-  if (g_asleep > 0) nb::set_leak_warnings(false);  // what they hold is not a fault of reference counting
-}
-
-// Where Python runs its signal handlers. Of a forked child that is the thread that forked.
-std::atomic<unsigned long> g_main_thread{0};
-
-void find_main_thread() {
-  const nb::object main = nb::module_::import_("threading").attr("main_thread")();
-  g_main_thread = nb::cast<unsigned long>(main.attr("ident"));
-}
-
-bool on_main_thread() { return g_main_thread == PyThread_get_thread_ident(); }
-
-void prepare_calls_for_fork() {
-#ifndef _WIN32
-  pthread_atfork(nullptr, nullptr, [] {
-    g_main_thread = PyThread_get_thread_ident();
-    g_calls = t_calls;
-    g_asleep = 0;
-  });
-#endif
-}
-
-class Underway {
- public:
-  Underway() { ++g_calls, ++t_calls; }
-  ~Underway() { --g_calls, --t_calls; }
-  Underway(const Underway&) = delete;
-  Underway& operator=(const Underway&) = delete;
-};
-
-// Ctrl-C sets a flag that only the main thread may act upon, with the GIL.
-bool no_signal() {
-  nb::gil_scoped_acquire gil;
-  return PyErr_CheckSignals() == 0;
-}
-
-bool not_closing() { return !g_closing; }
-
-// Runs work(poll) without the GIL.
-template <class Work>
-void run(Work work) {
-  const bool main = on_main_thread();
-  const Poll poll = main ? no_signal : not_closing;
-  Outcome outcome;
-  const Underway underway;
-  {
-    nb::gil_scoped_release released;
-    if (g_closing && !main) sleep_until_exit();
-    outcome = work(poll);
-    if (g_closing && !main) sleep_until_exit();
-  }
-  if (outcome == Outcome::kNoMemory) throw std::bad_alloc();
-  if (outcome == Outcome::kInterrupted) throw nb::python_error();
-  if (outcome == Outcome::kForked) {
-    throw std::runtime_error(
-        "regard: a signal handler forked this process in the middle of a call, whose other threads stayed in the "
-        "parent: the result is incomplete; end the child within the handler, or call again");
-  }
-}
-
 // What calls have in common whose heads are alike: all that is not read from the arrays.
 class Call {
  public:
@@ -306,6 +217,42 @@ class Call {
   int64_t group_;
 };
 
+// What a call would make of one band; no array is read. Key and value tell which heads share theirs.
+class Question {
+ public:
+  Question(const std::string& target, int dtype, int threads, const View& key, const View& value, const Sizes& sizes,
+           const Band& band)
+      : engine_(engine_of(target, dtype)),
+        threads_(threads),
+        problem_(make_problem(key.input(), key.input(), value.input(), sizes, band)) {}
+
+  std::tuple<int64_t, int64_t, int64_t> count_tiles() const {
+    const TileCount n = answer<TileCount>([&] { return regard::count_tiles(engine_, problem_); });
+    return {n.visited, n.partial, n.skipped};
+  }
+  size_t chunk_bytes() const {
+    return answer<size_t>([&] { return regard::chunk_bytes(engine_, problem_, threads_); });
+  }
+  std::vector<int64_t> task_pairs() const {
+    return answer<std::vector<int64_t>>([&] { return regard::task_pairs(engine_, problem_, threads_); });
+  }
+
+ private:
+  template <class Answer, class Ask>
+  static Answer answer(Ask ask) {
+    Answer found{};
+    run([&](const Poll&) {
+      found = ask();
+      return Outcome::kDone;
+    });
+    return found;
+  }
+
+  const Engine& engine_;
+  int threads_;
+  Problem problem_;
+};
+
 void weigh_arrays(const std::string& target, int dtype, int threads, const View& query, const View& key,
                   const View& out, nb::handle max, nb::handle sum, const Sizes& sizes, const Band& band,
                   const ScoreMap& map, int64_t begin, int64_t end) {
@@ -318,15 +265,32 @@ void weigh_arrays(const std::string& target, int dtype, int threads, const View&
   run([&](const Poll& poll) { return weights(engine, p, begin, end, threads, poll); });
 }
 
-}  // namespace
-}  // namespace regard
+nb::bytes place_heads_of(const std::vector<Py_ssize_t>& shape, const std::vector<Py_ssize_t>& strides, const Grid& grid,
+                         int64_t group) {
+  const std::vector<int64_t> at = place_heads(shape.data(), strides.data(), shape.size(), grid, group);
+  return nb::bytes(reinterpret_cast<const char*>(at.data()), at.size() * sizeof(int64_t));
+}
 
-NB_MODULE(_native, m) {
-  using namespace regard;
-  prepare_for_fork();
-  find_main_thread();
-  prepare_calls_for_fork();
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&close_down));
+std::tuple<int, int, size_t> kernel(const std::string& target, int dtype, int d, int dv) {
+  const Engine& engine = engine_of(target, dtype);
+  return {kBlockRows, engine.tile_keys(d, dv), engine.scratch_bytes(d, dv)};
+}
+
+std::optional<std::string> enable_by_name(const std::string& target) {
+  for (const Target& t : targets()) {
+    if (target != t.table->name) continue;
+    if (const char* refusal = enable(t)) return refusal;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::tuple<std::string, bool, std::string>> told_targets() {
+  std::vector<std::tuple<std::string, bool, std::string>> all;
+  for (const Target& t : targets()) all.emplace_back(t.table->name, t.usable, t.why);
+  return all;
+}
+
+void add_parts(nb::module_& m) {
   nb::class_<View>(m, "View").def(nb::init<nb::handle, nb::handle, ptrdiff_t, ptrdiff_t, bool>(), "array"_a, "heads"_a,
                                   "row"_a, "col"_a, "writable"_a = false);
   nb::class_<Sizes>(m, "Sizes")
@@ -336,71 +300,40 @@ NB_MODULE(_native, m) {
   nb::class_<ScoreMap>(m, "ScoreMap")
       .def(nb::init<double, double, nb::handle>(), "scale"_a, "softcap"_a, "sinks"_a.none())
       .def("add_bias", &ScoreMap::add_bias, "view"_a, "dtype"_a, nb::keep_alive<1, 2>());
+  m.def("place_heads", &place_heads_of, "shape"_a, "strides"_a, "grid"_a, "group"_a);
+}
+
+void add_calls(nb::module_& m) {
   nb::class_<Call>(m, "Call")
-      .def(nb::init<const std::string&, int, int, const Grid&, int64_t>(), "target"_a, "dtype"_a, "threads"_a,
-           "grid"_a, "group"_a)
+      .def(nb::init<const std::string&, int, int, const Grid&, int64_t>(), "target"_a, "dtype"_a, "threads"_a, "grid"_a,
+           "group"_a)
       .def("attend", &Call::attend, "query"_a, "key"_a, "value"_a, "out"_a, "state"_a.none(), "max"_a.none(),
            "sum"_a.none(), "lse"_a.none(), "band"_a, "map"_a);
-  m.def(
-      "place_heads",
-      [](const std::vector<Py_ssize_t>& shape, const std::vector<Py_ssize_t>& strides, const Grid& grid,
-         int64_t group) {
-        const std::vector<int64_t> at = place_heads(shape.data(), strides.data(), shape.size(), grid, group);
-        return nb::bytes(reinterpret_cast<const char*>(at.data()), at.size() * sizeof(int64_t));
-      },
-      "shape"_a, "strides"_a, "grid"_a, "group"_a);
   m.def("weights", &weigh_arrays, "target"_a, "dtype"_a, "threads"_a, "query"_a, "key"_a, "out"_a, "max"_a, "sum"_a,
         "sizes"_a, "band"_a, "map"_a, "begin"_a, "end"_a);
-  m.def(
-      "count_tiles",
-      [](const std::string& target, int dtype, const View& key, const View& value, const Sizes& sizes,
-         const Band& band) {
-        const Engine& engine = engine_of(target, dtype);
-        const Problem p = make_problem(key.input(), key.input(), value.input(), sizes, band);
-        TileCount n;
-        run([&](const Poll&) {
-          n = count_tiles(engine, p);
-          return Outcome::kDone;
-        });
-        return std::make_tuple(n.visited, n.partial, n.skipped);
-      },
-      "target"_a, "dtype"_a, "key"_a, "value"_a, "sizes"_a, "band"_a);
-  m.def(
-      "chunk_bytes",
-      [](const std::string& target, int dtype, int threads, const View& key, const View& value, const Sizes& sizes,
-         const Band& band) {
-        const Problem p = make_problem(key.input(), key.input(), value.input(), sizes, band);
-        return chunk_bytes(engine_of(target, dtype), p, threads);
-      },
-      "target"_a, "dtype"_a, "threads"_a, "key"_a, "value"_a, "sizes"_a, "band"_a);
-  m.def(
-      "task_pairs",
-      [](const std::string& target, int dtype, int threads, const View& key, const View& value, const Sizes& sizes,
-         const Band& band) {
-        const Problem p = make_problem(key.input(), key.input(), value.input(), sizes, band);
-        return task_pairs(engine_of(target, dtype), p, threads);
-      },
-      "target"_a, "dtype"_a, "threads"_a, "key"_a, "value"_a, "sizes"_a, "band"_a);
-  m.def(
-      "kernel",
-      [](const std::string& target, int dtype, int d, int dv) {
-        const Engine& engine = engine_of(target, dtype);
-        return std::make_tuple(kBlockRows, engine.tile_keys(d, dv), engine.scratch_bytes(d, dv));
-      },
-      "target"_a, "dtype"_a, "d"_a, "dv"_a);
-  m.def(
-      "enable",
-      [](const std::string& target) -> std::optional<std::string> {
-        for (const Target& t : targets()) {
-          if (target != t.table->name) continue;
-          if (const char* refusal = enable(t)) return refusal;
-        }
-        return std::nullopt;
-      },
-      "target"_a);
-  m.def("targets", [] {
-    std::vector<std::tuple<std::string, bool, std::string>> all;
-    for (const Target& t : targets()) all.emplace_back(t.table->name, t.usable, t.why);
-    return all;
-  });
+}
+
+void add_questions(nb::module_& m) {
+  nb::class_<Question>(m, "Question")
+      .def(nb::init<const std::string&, int, int, const View&, const View&, const Sizes&, const Band&>(), "target"_a,
+           "dtype"_a, "threads"_a, "key"_a, "value"_a, "sizes"_a, "band"_a, nb::keep_alive<1, 5>(),
+           nb::keep_alive<1, 6>(), nb::keep_alive<1, 8>())
+      .def("count_tiles", &Question::count_tiles)
+      .def("chunk_bytes", &Question::chunk_bytes)
+      .def("task_pairs", &Question::task_pairs);
+  m.def("kernel", &kernel, "target"_a, "dtype"_a, "d"_a, "dv"_a);
+  m.def("enable", &enable_by_name, "target"_a);
+  m.def("targets", &told_targets);
+}
+
+}  // namespace
+}  // namespace regard
+
+NB_MODULE(_native, m) {
+  using namespace regard;
+  prepare_for_fork();
+  prepare_calls();
+  add_parts(m);
+  add_calls(m);
+  add_questions(m);
 }

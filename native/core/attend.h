@@ -2,18 +2,13 @@
 // The native entry points, free of Python.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "cover.h"
 #include "regard/table.h"
+#include "workers.h"
 
 namespace regard {
-
-enum class Outcome { kDone, kInterrupted, kNoMemory, kForked };
-
-// Called on the calling thread now and then; false stops the work and leaves the output unspecified.
-using Poll = std::function<bool()>;
 
 Outcome attend(const Engine&, const Problem&, int threads, const Poll&);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace regard {
 namespace {
@@ -67,19 +68,19 @@ void each_span(const Mask& mask, int64_t head, int64_t query, int64_t first, int
   }
 }
 
-// The keys of the bytes between the first and the last that are not zero in any row.
-Range hull_of_bits(const Problem& p, const Block& block, int first, int rows) {
-  const int64_t bytes = (p.keys + 7) >> 3;
-  int64_t begin = bytes, end = 0;
+// Of these keys, those of the bytes between the first and the last that are not zero in any row.
+Range hull_of_bits(const Problem& p, const Block& block, int first, int rows, Range keys) {
+  const int64_t from = keys.begin >> 3, to = (keys.end + 7) >> 3;
+  int64_t begin = to, end = from;
   for (int r = first; r < first + rows; ++r) {
     const char* row = row_of(p.mask, block.head[r], block.query[r]);
-    int64_t low = 0, high = bytes;
+    int64_t low = from, high = to;
     while (low < begin && row[low] == 0) ++low;
     while (high > end && row[high - 1] == 0) --high;
     begin = std::min(begin, low);
     end = std::max(end, high);
   }
-  return {begin * 8, std::min(end * 8, p.keys)};
+  return {begin * 8, std::min(end * 8, keys.end)};
 }
 
 int lowest_bit(uint32_t word) { return __builtin_ctz(word); }
@@ -136,9 +137,9 @@ Kept keep(const Mask& mask, int64_t head, int64_t query, int64_t first, int coun
                                               : word_of_bytes(row + at * mask.rows.col, mask.rows.col, width);
     }
     if (mask.kind == Mask::kBytes) {  // the next tile's: two lines of this row, which no stream of the CPU's foresees
-      const char* next = row + (first + kMaxTile) * mask.rows.col;
+      const char* next = row + (first + count) * mask.rows.col;
       __builtin_prefetch(next);
-      __builtin_prefetch(next + (kMaxTile - 1) * mask.rows.col);
+      __builtin_prefetch(next + (count - 1) * mask.rows.col);
     }
   }
   return kept;
@@ -154,15 +155,16 @@ bool keeps(const Mask& mask, int64_t head, int64_t query, int64_t key) {
   return c.begin < c.end;
 }
 
-Reach reach(const Problem& p, const Block& block, int first, int rows) {
-  if (p.mask.kind == Mask::kFull) return {{0, p.keys}, {0, p.keys}};
-  if (p.mask.kind == Mask::kBits) return {hull_of_bits(p, block, first, rows), {0, 0}};
-  if (p.mask.kind == Mask::kBytes) return {{0, p.keys}, {0, 0}};
-  Reach all{{p.keys, 0}, {0, p.keys}};
+Reach reach(const Problem& p, const Block& block, int first, int rows, Range keys) {
+  if (p.mask.kind == Mask::kFull) return {keys, keys};
+  if (p.mask.kind == Mask::kBits) return {hull_of_bits(p, block, first, rows, keys), {0, 0}};
+  if (p.mask.kind == Mask::kBytes) return {keys, {0, 0}};
+  Reach all{{keys.end, keys.begin}, keys};
   for (int r = first; r < first + rows; ++r) {
     Range longest{0, 0};
     for (int s = 0; s < p.mask.width; ++s) {
-      const Range span = span_of(p.mask, block.head[r], block.query[r], s);
+      const Range whole = span_of(p.mask, block.head[r], block.query[r], s);
+      const Range span{std::max(whole.begin, keys.begin), std::min(whole.end, keys.end)};
       if (span.empty()) continue;
       all.hull.begin = std::min(all.hull.begin, span.begin);
       all.hull.end = std::max(all.hull.end, span.end);
@@ -174,10 +176,12 @@ Reach reach(const Problem& p, const Block& block, int first, int rows) {
   return all;
 }
 
-Range hull(const Problem& p, const Block& block) { return reach(p, block, 0, block.rows).hull; }
+Range hull(const Problem& p, const Block& block) { return reach(p, block, 0, block.rows, {0, p.keys}).hull; }
 
-TileCount count_tiles(const Problem& p, const Block& block, int tile) {
-  TileCount n{0, 0, 0};
+namespace {
+
+// Of a mask that is looked at pair by pair.
+void count_each_tile(const Problem& p, const Block& block, int tile, TileCount& total) {
   for (int64_t first = 0; first < p.keys; first += tile) {
     const int count = static_cast<int>(std::min<int64_t>(tile, p.keys - first));
     bool any = false, all = true;
@@ -186,24 +190,79 @@ TileCount count_tiles(const Problem& p, const Block& block, int tile) {
       any = any || c.begin < c.end;
       all = all && c.solid && c.begin == 0 && c.end == count;
     }
-    ++(any ? n.visited : n.skipped);
-    if (any && !all) ++n.partial;
+    ++(any ? total.visited : total.skipped);
+    if (any && !all) ++total.partial;
   }
-  return n;
 }
 
-int64_t count_pairs(const Problem& p, const Block& block, Range keys, int tile) {
+// From this tile on, so many rows more see the tiles, and so many more keep all of them.
+struct Edge {
+  int64_t tile;
+  int sees, keeps;
+};
+
+// A span drops no tile that it covers: between two edges all tiles are alike, however many there are.
+void count_between_edges(const Problem& p, const Block& block, int tile, TileCount& total) {
+  const int64_t tiles = (p.keys + tile - 1) / tile;
+  std::vector<Edge> edges;
+  for (int r = 0; r < block.rows; ++r) {
+    int64_t counted = 0;  // tiles below are counted as seen by this row
+    for (int s = 0; s < p.mask.width; ++s) {
+      const Range span = span_of(p.mask, block.head[r], block.query[r], s);
+      if (span.empty()) continue;
+      const int64_t first = std::max(span.begin / tile, counted), last = (span.end + tile - 1) / tile;
+      if (first < last) {
+        edges.push_back({first, 1, 0});
+        edges.push_back({last, -1, 0});
+        counted = last;
+      }
+      const int64_t from = (span.begin + tile - 1) / tile, to = span.end == p.keys ? tiles : span.end / tile;
+      if (from < to) {
+        edges.push_back({from, 0, 1});
+        edges.push_back({to, 0, -1});
+      }
+    }
+  }
+  edges.push_back({tiles, 0, 0});
+  std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) { return a.tile < b.tile; });
+  int sees = 0, keeps = 0;
+  int64_t at = 0;
+  for (const Edge& edge : edges) {
+    (sees ? total.visited : total.skipped) += edge.tile - at;
+    if (sees && keeps < block.rows) total.partial += edge.tile - at;
+    at = edge.tile;
+    sees += edge.sees;
+    keeps += edge.keeps;
+  }
+}
+
+}  // namespace
+
+void count_tiles(const Problem& p, const Block& block, int tile, TileCount& total) {
+  if (p.mask.kind == Mask::kFull) {
+    total.visited += (p.keys + tile - 1) / tile;
+  } else if (p.mask.kind == Mask::kSpans) {
+    count_between_edges(p, block, tile, total);
+  } else {
+    count_each_tile(p, block, tile, total);
+  }
+}
+
+int64_t count_pairs(const Problem& p, const Block& block, Range keys, int tile, int panel_rows) {
   int64_t pairs = 0;
   for (int64_t first = keys.begin; first < keys.end; first += tile) {
     const int count = static_cast<int>(std::min<int64_t>(tile, keys.end - first));
-    int begin = count, end = 0;
-    for (int r = 0; r < block.rows; ++r) {
-      const Cover c = cover(p.mask, block.head[r], block.query[r], first, count);
-      if (c.begin == c.end) continue;
-      begin = std::min(begin, c.begin);
-      end = std::max(end, c.end);
+    for (int panel = 0; panel < block.rows; panel += panel_rows) {
+      const int rows = std::min(panel_rows, block.rows - panel);
+      int begin = count, end = 0;
+      for (int r = panel; r < panel + rows; ++r) {
+        const Cover c = cover(p.mask, block.head[r], block.query[r], first, count);
+        if (c.begin == c.end) continue;
+        begin = std::min(begin, c.begin);
+        end = std::max(end, c.end);
+      }
+      pairs += int64_t(rows) * std::max(end - begin, 0);
     }
-    pairs += int64_t(block.rows) * std::max(end - begin, 0);
   }
   return pairs;
 }

@@ -35,12 +35,12 @@ Range span_of(const Mask&, int64_t head, int64_t query, int s);
 
 bool keeps(const Mask&, int64_t head, int64_t query, int64_t key);
 
-// Keys outside of `hull` no row keeps, and those of `common` every row does. Either is what is found without a search
-// of all keys: of a mask of bytes nothing is, and of a row of several spans the longest.
+// Of some keys, those outside of `hull` no row keeps, and those of `common` every row does. Either is what is found
+// without a search of all keys: of a mask of bytes nothing is, and of a row of several spans the longest.
 struct Reach {
   Range hull, common;
 };
-Reach reach(const Problem&, const Block&, int first, int rows);
+Reach reach(const Problem&, const Block&, int first, int rows, Range keys);
 
 // The hull of all rows of a block.
 Range hull(const Problem&, const Block&);
@@ -49,10 +49,11 @@ Range hull(const Problem&, const Block&);
 struct TileCount {
   int64_t visited, partial, skipped;
 };
-TileCount count_tiles(const Problem&, const Block&, int tile);
+// Adds those of one block.
+void count_tiles(const Problem&, const Block&, int tile, TileCount& total);
 
-// Pairs of query and key that a block computes in the tiles of these keys: its rows times, per tile, the keys from the
-// first to the last that one of them keeps. `keys` begins at a tile's first.
-int64_t count_pairs(const Problem&, const Block&, Range keys, int tile);
+// Pairs of query and key that a block computes in the tiles of these keys: of each panel of its rows, the rows times,
+// per tile, the keys from the first to the last that one of them keeps. `keys` begins at a tile's first.
+int64_t count_pairs(const Problem&, const Block&, Range keys, int tile, int panel_rows);
 
 }  // namespace regard

@@ -18,7 +18,6 @@ namespace {
 
 constexpr auto kPatience = std::chrono::milliseconds(20);
 
-// Forks that lie between the first process and this one.
 std::atomic<unsigned> g_forks{0};
 
 class Pool {
@@ -101,6 +100,8 @@ Pool& pool() {
 }
 
 }  // namespace
+
+unsigned forks() { return g_forks; }
 
 void prepare_for_fork() {
 #ifndef _WIN32

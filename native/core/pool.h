@@ -11,6 +11,9 @@ namespace regard {
 // False in a process that was forked while worker 0 ran: the others stayed in the parent, with what they had taken.
 bool run_on_pool(int workers, const std::function<void(int)>& job);
 
+// Forks that lie between the first process and this one.
+unsigned forks();
+
 // To be called once, when the library is loaded: a forked child then forgets the pool and makes its own.
 void prepare_for_fork();
 

@@ -215,16 +215,16 @@ inline int panel_rows(const Block& block, int first, int most) {
   return block.rows - first < most ? block.rows - first : most;
 }
 
-// What is the same for all keys: the transposed queries of all panels, and what their masks reach. Returns the keys
-// that one of them may reach.
+// What is the same for all tiles: the transposed queries of all panels, and what their masks reach of these keys.
+// Returns those that one of them may reach.
 template <class N, class Stored>
-Range prepare(const Problem& p, const Block& block, Scratch<N>& s) {
+Range prepare(const Problem& p, const Block& block, Range keys, Scratch<N>& s) {
   constexpr int kPanel = Scratch<N>::kPanel;
-  Range all{p.keys, 0};
+  Range all{keys.end, keys.begin};
   for (int r = 0; r < block.rows; r += kPanel) {
     const int rows = panel_rows(block, r, kPanel);
     pack_panel<N, Stored>(Panel{p, block, r, rows}, s.query + ptrdiff_t(r) * p.d);
-    const Reach one = s.reach[r / kPanel] = reach(p, block, r, rows);
+    const Reach one = s.reach[r / kPanel] = reach(p, block, r, rows, keys);
     if (one.hull.begin < all.begin) all.begin = one.hull.begin;
     if (one.hull.end > all.end) all.end = one.hull.end;
   }
@@ -244,9 +244,8 @@ bool fold_tiles(const Problem& p, const Block& block, int64_t begin, int64_t end
     Tile<N, Row> t = {first, count, false, {}, {}, {}, Tile<N, Row>::kUnknown};
     for (int r = 0; r < block.rows; r += kPanel) {
       const Panel panel{p, block, r, panel_rows(block, r, kPanel)};
-      with_vectors<N>(panel.count, [&](auto vectors) {
-        attend_panel<N, Stored, decltype(vectors)::value>(panel, t, to, s);
-      });
+      with_vectors<N>(panel.count,
+                      [&](auto vectors) { attend_panel<N, Stored, decltype(vectors)::value>(panel, t, to, s); });
     }
   }
   return true;
@@ -272,7 +271,7 @@ bool fold_chunk(const Problem& p, const Block& block, int64_t begin, const State
 template <class N, class Stored>
 void attend(const Problem& p, const Block& block, char* memory) {
   Scratch<N> s(tile_keys(p.d, p.dv), p.d, p.dv, memory);
-  const Range all = prepare<N, Stored>(p, block, s);
+  const Range all = prepare<N, Stored>(p, block, {0, p.keys}, s);
   const int64_t chunk = chunk_keys(p.d, p.dv);
   if (all.begin >= all.end) clear(s.total, block.rows, p.dv);
   const int64_t from = all.begin / chunk * chunk;
@@ -283,23 +282,28 @@ void attend(const Problem& p, const Block& block, char* memory) {
   finish<N, Stored>(p, block, s.total);
 }
 
-// The same in pieces: the state of one chunk, and what is made of the states of all of them.
+template <class N>
+State<N> state_at(const Problem& p, const Block& block, char* memory) {
+  Cutter cut{memory};
+  return State<N>(cut, block.rows, p.dv);
+}
+
+// The same in pieces: the state of one chunk, that of several in a row, and what is made of all of them.
 template <class N, class Stored>
 void attend_chunk(const Problem& p, const Block& block, int64_t chunk, char* state, char* memory) {
   Scratch<N> s(tile_keys(p.d, p.dv), p.d, p.dv, memory);
-  Cutter cut{state};
-  const State<N> to(cut, block.rows, p.dv);
-  prepare<N, Stored>(p, block, s);
-  fold_chunk<N, Stored>(p, block, chunk * chunk_keys(p.d, p.dv), to, s);
+  const int64_t size = chunk_keys(p.d, p.dv), begin = chunk * size, end = begin + size < p.keys ? begin + size : p.keys;
+  prepare<N, Stored>(p, block, {begin, end}, s);
+  fold_chunk<N, Stored>(p, block, begin, state_at<N>(p, block, state), s);
+}
+
+template <class N>
+void merge_chunk(const Problem& p, const Block& block, char* into, char* state, char* memory) {
+  Scratch<N> s(tile_keys(p.d, p.dv), p.d, p.dv, memory);
+  merge(state_at<N>(p, block, into), state_at<N>(p, block, state), block.rows, p.dv, s);
 }
 
 template <class N, class Stored>
-void join_chunks(const Problem& p, const Block& block, char* const* states, int64_t chunks, char* memory) {
-  Scratch<N> s(tile_keys(p.d, p.dv), p.d, p.dv, memory);
-  clear(s.total, block.rows, p.dv);
-  for (int64_t n = 0; n < chunks; ++n) {
-    Cutter cut{states[n]};
-    merge(s.total, State<N>(cut, block.rows, p.dv), block.rows, p.dv, s);
-  }
-  finish<N, Stored>(p, block, s.total);
+void finish_chunks(const Problem& p, const Block& block, char* state) {
+  finish<N, Stored>(p, block, state_at<N>(p, block, state));
 }

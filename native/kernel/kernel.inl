@@ -49,13 +49,9 @@ using Single = F32;
 
 template <class N, class Stored>
 constexpr Engine engine() {
-  return {tile_keys,
-          chunk_keys,
-          scratch_bytes<N>,
-          state_bytes<N>,
-          attend<N, Stored>,
-          attend_chunk<N, Stored>,
-          join_chunks<N, Stored>,
+  return {Scratch<N>::kPanel,      tile_keys,      chunk_keys,
+          scratch_bytes<N>,        state_bytes<N>, attend<N, Stored>,
+          attend_chunk<N, Stored>, merge_chunk<N>, finish_chunks<N, Stored>,
           weights<N, Stored>};
 }
 

@@ -142,8 +142,8 @@ inline const E* even_rows(const Input& a, const Panel& panel, int begin, int n, 
   return reinterpret_cast<const E*>(from);
 }
 
-// Query rows become lanes: [d][lane] of one panel, in as many vectors as hold them. Lanes beyond its rows are zero: they
-// compute finite numbers that nobody reads.
+// Query rows become lanes: [d][lane] of one panel, in as many vectors as hold them. Lanes beyond its rows are zero:
+// they compute finite numbers that nobody reads.
 template <class N, class Stored>
 void pack_panel(const Panel& panel, typename N::T* to) {
   typedef typename N::T T;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AVX2 + FMA + F16C: 16 registers: 12 sums leave room for 3 columns and 1 broadcast. A panel is 3 vectors of queries, 4 keys by 3
-// sums at a time; of v 2 vectors, 6 queries by 2, since 64 columns are no multiple of 3.
+// AVX2 + FMA + F16C: 16 registers: 12 sums leave room for 3 columns and 1 broadcast. A panel is 3 vectors of queries, 4
+// keys by 3 sums at a time; of v 2 vectors, 6 queries by 2, since 64 columns are no multiple of 3.
 
 struct F32 {
   typedef float T;

@@ -41,7 +41,7 @@ void weights(const Problem& p, const Block& block, int64_t begin, int64_t end, c
   constexpr int kPanel = Scratch<N>::kPanel;
   const int tile = tile_keys(p.d, p.dv);
   Scratch<N> s(tile, p.d, p.dv, memory);
-  prepare<N, Stored>(p, block, s);
+  prepare<N, Stored>(p, block, {begin, end}, s);
   for (int r = 0; r < kBlockRows; ++r) {
     const int64_t at = r < block.rows ? block.head[r] * p.queries + block.query[r] : 0;
     s.total.max[r] = r < block.rows ? static_cast<const T*>(p.stats.max)[at] : 0;
@@ -56,9 +56,7 @@ void weights(const Problem& p, const Block& block, int64_t begin, int64_t end, c
     if constexpr (Tiled<N>::kUse) s.tiled.take_keys(t.key, count, p.d);
     for (int r = 0; r < block.rows; r += kPanel) {
       const Panel panel{p, block, r, panel_rows(block, r, kPanel)};
-      with_vectors<N>(panel.count, [&](auto vectors) {
-        weigh_panel<N, decltype(vectors)::value>(panel, t, begin, s);
-      });
+      with_vectors<N>(panel.count, [&](auto vectors) { weigh_panel<N, decltype(vectors)::value>(panel, t, begin, s); });
     }
   }
 }

@@ -31,6 +31,7 @@ void test_tiles();
 void test_model();
 }  // namespace amx
 #endif
+void test_chunks();
 void test_ranges(const Table&, const Table&);
 void test_whole(const std::vector<const Table*>&);
 }  // namespace regard
@@ -44,6 +45,7 @@ int main() {
     printf("%s: %s\n", t.table->name, refusal ? refusal : "tested");
     if (!refusal) tables.push_back(t.table);
   }
+  test_chunks();
   scalar::test_pieces();
 #ifdef REGARD_ARM
   neon::test_pieces();

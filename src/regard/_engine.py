@@ -141,12 +141,13 @@ def count_tiles(plan: Plan, bias: Bias | None, kv_heads: tuple[IntArray, IntArra
     terms = [] if bias is None else bias.lower(g, score_dtype(problem.dtype))
     bias_bytes = sum(term.values.nbytes for term in terms if isinstance(term, Table))
     key, value = (_native.View(offsets, offsets, 0, 0) for offsets in kv_heads)
-    kernel, size = (plan.target, dtype_number(problem)), sizes(problem)
+    kernel, size = (plan.target, dtype_number(problem), plan.threads), sizes(problem)
     counts, mask_bytes, chunk_bytes = np.zeros(3, np.int64), 0, 0
     for band in lower(problem.mask, g):
         native = native_band(band, problem)
-        counts += _native.count_tiles(*kernel, key, value, size, native)
-        chunk_bytes = max(chunk_bytes, _native.chunk_bytes(*kernel, plan.threads, key, value, size, native))
+        question = _native.Question(*kernel, key, value, size, native)
+        counts += question.count_tiles()
+        chunk_bytes = max(chunk_bytes, question.chunk_bytes())
         if band.data is not None and band.kind != "bytes":  # those are the user's own
             mask_bytes = max(mask_bytes, band.data.nbytes)
     visited, partial, skipped = (int(n) for n in counts)

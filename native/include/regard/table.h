@@ -8,6 +8,8 @@ namespace regard {
 
 // One kernel for one dtype. All functions are single-threaded and cannot fail.
 struct Engine {
+  // Query rows that one sweep of the registers carries: masks are looked at for so many rows of a block at a time.
+  int panel_rows;
   // Keys of one tile. It depends on the target, the dtype and the head sizes only, never on the call, so that
   // every row folds the same tiles whatever stands around it.
   int (*tile_keys)(int d, int dv);
@@ -19,10 +21,11 @@ struct Engine {
   size_t (*state_bytes)(int rows, int dv);
   // out and stats of the block's rows.
   void (*attend)(const Problem&, const Block&, char* scratch);
-  // The same in pieces, with the same bits: the state of the numbered chunk; then out and stats from the states of
-  // all chunks, from chunk 0 on.
+  // The same in pieces, with the same bits: the state of the numbered chunk; into the state of all chunks before it,
+  // from the first that a row reaches on, that of the next; then out and stats from that of all of them.
   void (*attend_chunk)(const Problem&, const Block&, int64_t chunk, char* state, char* scratch);
-  void (*join_chunks)(const Problem&, const Block&, char* const* states, int64_t chunks, char* scratch);
+  void (*merge_chunk)(const Problem&, const Block&, char* into, char* state, char* scratch);
+  void (*finish_chunks)(const Problem&, const Block&, char* state);
   // Attention weights of the block's rows for keys [begin, end), from stats.max and stats.sum, into out.
   void (*weights)(const Problem&, const Block&, int64_t begin, int64_t end, char* scratch);
 };

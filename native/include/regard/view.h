@@ -7,7 +7,7 @@
 
 namespace regard {
 
-// Query rows of one task. Every target's panel divides it.
+// Query rows of one task, at most. A panel divides it or the last one is shorter.
 constexpr int kBlockRows = 96;
 
 // A strided array (head, row, column). `head[h]` is the offset of head h; all strides are in bytes and may have
@@ -67,7 +67,7 @@ struct Problem {
   int d, dv;
   double scale;
   double softcap;  // 0: none
-  // Asked before each tile: false ends the task, whose rows are then left unwritten.
+  // Asked before each tile: false, and from then on for good, ends the task, whose rows are then left unwritten.
   bool (*go_on)(void* watch);
   void* watch;
 };

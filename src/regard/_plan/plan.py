@@ -19,8 +19,8 @@ class Tiles:
 
     ``visited`` of them were or will be computed, ``partial`` of these with a mask, and ``skipped`` never read.
     ``mask_bytes`` is the largest band of lowered mask that is held at a time, ``bias_bytes`` what the tables of a
-    bias take; an array of the user's is not counted. ``chunk_bytes`` is what several threads take for the parts of few
-    rows over many keys, at most 16 MiB; 0 where there are rows enough for all of them.
+    bias take; an array of the user's is not counted. ``chunk_bytes`` is what several threads take that share the keys
+    of few rows: at most four states of a block of rows per thread, or 4 MiB if that is more; 0 where they share none.
     """
 
     visited: int

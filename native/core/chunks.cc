@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "chunks.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "cover.h"
+
+namespace regard {
+namespace {
+
+// States are as many as there are chunks, but no more than these, whichever is more: a thread that the system puts
+// aside then holds the others up only when they are far ahead.
+constexpr size_t kStatesPerThread = 4;
+constexpr size_t kStatesBytes = size_t(1) << 22;
+
+// A chunk takes a hundred microseconds and more. Asked again and again, for a forked child would wait for ever to
+// destroy a condition that its parent's threads wait for.
+constexpr auto kPause = std::chrono::microseconds(50);
+
+}  // namespace
+
+Chunks::Chunks(const Engine& engine, const Problem& p, const Schedule& schedule, int threads)
+    : engine_(engine), schedule_(schedule) {
+  const int64_t size = engine.chunk_keys(p.d, p.dv);
+  // The last go first: under a causal mask the last rows are the longest.
+  for (int64_t n = schedule.tasks() - 1; n >= 0; --n) {
+    const Block block = schedule.block(n);
+    const Range all = hull(p, block);
+    Piece piece;
+    piece.block = n;
+    piece.first = all.empty() ? 0 : all.begin / size;
+    piece.count = all.empty() ? 1 : (all.end + size - 1) / size - piece.first;
+    tasks_ += piece.count;
+    bytes_ = std::max(bytes_, engine.state_bytes(block.rows, p.dv));
+    pieces_.push_back(std::move(piece));
+  }
+  const size_t enough = std::max(kStatesPerThread * static_cast<size_t>(threads), kStatesBytes / bytes_);
+  count_ = static_cast<size_t>(std::max<int64_t>(2, std::min<int64_t>(tasks_, static_cast<int64_t>(enough))));
+}
+
+bool Chunks::take_memory() {
+  memory_ = aligned(bytes());
+  for (size_t n = 0; memory_ && n < count_; ++n) free_.push_back({memory_.get() + n * bytes_, 0});
+  return memory_ != nullptr;
+}
+
+void Chunks::work(const Problem& p, char* scratch) {
+  Task task;
+  while (p.go_on(p.watch) && take(p, task)) {
+    const Block block = schedule_.block(task.piece->block);
+    engine_.attend_chunk(p, block, task.piece->first + task.state->chunk, task.state->memory, scratch);
+    if (!p.go_on(p.watch)) return;  // the chunk may not be whole
+    give(p, block, task, scratch);
+  }
+}
+
+// In one step: else a later chunk could take the last state, and the one that all of them wait for would get none.
+bool Chunks::take(const Problem& p, Task& task) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (at_ < pieces_.size() && free_.empty()) {
+    lock.unlock();  // asking may call anything, another call of regard's too, and fork
+    std::this_thread::sleep_for(kPause);
+    if (!p.go_on(p.watch)) return false;
+    lock.lock();
+  }
+  if (at_ == pieces_.size()) return false;
+  task = {&pieces_[at_], free_.begin()};
+  task.state->chunk = next_;
+  busy_.splice(busy_.end(), free_, task.state);
+  if (++next_ == task.piece->count) {
+    ++at_;
+    next_ = 0;
+  }
+  return true;
+}
+
+// Puts a folded chunk in its place, and merges what is due unless another thread is at it, which then finds it there.
+void Chunks::give(const Problem& p, const Block& block, const Task& task, char* scratch) {
+  Piece& piece = *task.piece;
+  std::unique_lock<std::mutex> lock(mutex_);
+  auto after = piece.waiting.end();
+  while (after != piece.waiting.begin() && std::prev(after)->chunk > task.state->chunk) --after;
+  piece.waiting.splice(after, busy_, task.state);
+  if (piece.merging) return;
+  piece.merging = true;
+  while (!piece.waiting.empty() && piece.waiting.front().chunk == piece.merged) {
+    const auto next = piece.waiting.begin();
+    if (piece.merged++ == 0) {
+      piece.total.splice(piece.total.end(), piece.waiting, next);
+      continue;
+    }
+    busy_.splice(busy_.end(), piece.waiting, next);
+    lock.unlock();
+    engine_.merge_chunk(p, block, piece.total.front().memory, next->memory, scratch);
+    lock.lock();
+    free_.splice(free_.begin(), busy_, next);  // it is in the caches: the next to be taken
+  }
+  piece.merging = false;
+  if (piece.merged < piece.count) return;
+  lock.unlock();
+  engine_.finish_chunks(p, block, piece.total.front().memory);
+  lock.lock();
+  free_.splice(free_.begin(), piece.total);
+}
+
+}  // namespace regard

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <list>
+#include <mutex>
+#include <vector>
+
+#include "aligned.h"
+#include "regard/table.h"
+#include "schedule.h"
+
+namespace regard {
+
+// A problem whose blocks are too few for its threads, cut along the keys too: each chunk of a block that its rows reach
+// is a task. Chunks are handed out in their order, block by block, and who has folded one merges all that are due.
+// However many keys there are, they share a few states per thread.
+//
+// A thread gets a chunk and a free state in one step, and waits while none is free. It never waits for ever: while no
+// thread folds or merges, what was handed out is merged, so that only the block at hand has a state, its total; and
+// there are two.
+class Chunks {
+ public:
+  Chunks(const Engine&, const Problem&, const Schedule&, int threads);
+
+  int64_t tasks() const { return tasks_; }
+  // What all states take.
+  size_t bytes() const { return count_ * bytes_; }
+  // To be called before any work; false where the system has none.
+  bool take_memory();
+  // What one worker does.
+  void work(const Problem&, char* scratch);
+
+  // f(block, chunk) in the order in which the tasks are handed out.
+  template <class F>
+  void each_task(F f) const {
+    for (const Piece& piece : pieces_) {
+      for (int64_t c = 0; c < piece.count; ++c) f(piece.block, piece.first + c);
+    }
+  }
+
+ private:
+  struct State {
+    char* memory;
+    int64_t chunk;  // of its block's, what it holds
+  };
+  typedef std::list<State> States;  // which move between lists and are never copied
+  struct Piece {
+    int64_t block, first, count;  // its chunks
+    int64_t merged = 0;           // of them, into the total
+    bool merging = false;         // a thread is at it
+    States waiting, total;        // for an earlier chunk, in their order; of the merged ones
+  };
+  struct Task {
+    Piece* piece;
+    States::iterator state;
+  };
+
+  bool take(const Problem&, Task&);
+  void give(const Problem&, const Block&, const Task&, char* scratch);
+  void release(States& from);
+
+  const Engine& engine_;
+  const Schedule& schedule_;
+  std::vector<Piece> pieces_;
+  int64_t tasks_ = 0;
+  size_t count_ = 0, bytes_ = 64;  // of states, and of one
+  Aligned memory_;
+  std::mutex mutex_;    // of what is below, and of the pieces
+  States free_, busy_;  // in a thread's hands
+  size_t at_ = 0;       // the piece that is handed out
+  int64_t next_ = 0;    // its next chunk
+};
+
+}  // namespace regard
