@@ -57,7 +57,6 @@ class Chunks {
 
   bool take(const Problem&, Task&);
   void give(const Problem&, const Block&, const Task&, char* scratch);
-  void release(States& from);
 
   const Engine& engine_;
   const Schedule& schedule_;
