@@ -87,6 +87,8 @@ class Run:
                 outcome = race(problem, rounds, after_round=lambda: bar.update(task, advance=1, refresh=True))
                 self.result["problems"][problem.name] = outcome
                 self.write()
+                if "skipped" in outcome:  # said at the end
+                    continue
                 self.console.print(report.problem(problem.name, outcome))
                 for line in report.notes(outcome):
                     self.console.print(line)
@@ -110,6 +112,8 @@ class Run:
         self.result["took_s"] = time.perf_counter() - begun
         self.write()
         self.console.print(report.summary(self.result))
+        for line in report.left_out(self.result):
+            self.console.print(line)
         self.console.print(f"written to {self.options.output}, after {self.result['took_s'] / 60:.1f} minutes")
 
 

@@ -26,6 +26,9 @@ namespace {
 #include "stored.inl"
 #include REGARD_VEC
 #include "math.inl"
+#ifdef __AMX_BF16__
+#include "amx.inl"
+#endif
 
 typedef F32::V V;
 
@@ -100,3 +103,29 @@ REGARD_EXPORT float REGARD_NAME(read)(const float* x, int64_t n) {
   }
   return all;
 }
+
+#ifdef __AMX_BF16__
+// So many operations in tile registers, of four tiles of bfloat16 with each other as the kernel has them. Zeros would
+// be a fifth too fast. To be called where the process was given the registers.
+REGARD_EXPORT float REGARD_NAME(tiles)(const BFloat16* x, int64_t flops) {
+  constexpr int kRow = 32, kTile = 16 * kRow;
+  float sum[16 * 16];
+  const Tiles use;
+  Tiles::load<4>(x, kRow);
+  Tiles::load<5>(x + kTile, kRow);
+  Tiles::load<6>(x + 2 * kTile, kRow);
+  Tiles::load<7>(x + 3 * kTile, kRow);
+  Tiles::zero<0>();
+  Tiles::zero<1>();
+  Tiles::zero<2>();
+  Tiles::zero<3>();
+  for (int64_t n = flops / (4 * 2 * 16 * kTile); n > 0; --n) {
+    Tiles::dot<0, 4, 6>();
+    Tiles::dot<1, 4, 7>();
+    Tiles::dot<2, 5, 6>();
+    Tiles::dot<3, 5, 7>();
+  }
+  Tiles::store<3>(sum, 16);
+  return sum[0];
+}
+#endif

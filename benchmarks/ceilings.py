@@ -20,6 +20,7 @@ ARGUMENTS = {
     "fma": (ctypes.c_int64,),
     "exp": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
     "read": (ctypes.c_void_p, ctypes.c_int64),
+    "tiles": (ctypes.c_void_p, ctypes.c_int64),
 }
 
 
@@ -53,6 +54,15 @@ def numbers(size):
     return np.random.default_rng(1).uniform(-40, -0.01, size).astype(np.float32)
 
 
+def tiles():
+    """The loop of tile registers; None where this process cannot have them."""
+    try:
+        with rg.config(target="amx"):
+            return loop("tiles")
+    except rg.UnsupportedError:
+        return None
+
+
 def probes():
     """Name, unit, how many of the unit's billions one call does, and the call."""
     a, b = (np.random.default_rng(seed).standard_normal((1024, 1024), dtype=np.float32) for seed in (2, 3))
@@ -66,6 +76,11 @@ def probes():
         yield (
             f"exp, {target}", "Gexp/s", near.size * 4096 / 1e9, lambda exp=exp: exp(near.ctypes.data, near.size, 4096)
         )  # fmt: skip
+    if dot := tiles():
+        # Normal numbers, cut off to bfloat16; an AMX call of as few operations as one of FMA would be too short.
+        four, flops = np.random.default_rng(4).standard_normal(2048, np.float32).view(np.uint32) >> 16, 8 * FLOPS
+        operands = four.astype(np.uint16)
+        yield "AMX on random data", "GFLOP/s", flops / 1e9, lambda: dot(operands.ctypes.data, flops)
     read = loop("read")
     for mib in READ_MIB:
         buffer = numbers(mib * 2**18)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks import growth
 from benchmarks.race import PATIENCE_S
-from regard.bench import rest_s
+from regard.bench import obstacle, rest_s
 
 # Of all contestants on the average, in operations per second: a guess for what no earlier run tells.
 RATE = 2e10
@@ -14,7 +14,9 @@ COMPILE_S = 8.0
 
 
 def of_problem(problem, rounds, outcome):
-    """Seconds of one problem; `outcome` is that of an earlier run, or None."""
+    """Seconds of one problem; `outcome` is that of an earlier run, or None. What this machine cannot run takes none."""
+    if obstacle(problem):
+        return 0.0
     rows = (outcome or {}).get("contestants", {})
     calls = dict.fromkeys(("regard", *problem.peers), problem.flops / RATE)
     calls |= {name: row["median_ms"] / 1e3 for name, row in rows.items()}

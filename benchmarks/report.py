@@ -46,8 +46,6 @@ def problem(name, outcome):
 
 def notes(outcome):
     """Who is not in the table, and why."""
-    if "skipped" in outcome:
-        yield f"not run: {outcome['skipped']}"
     for name, why in outcome.get("refused", {}).items():
         yield f"[red]{name} is refused:[/] {why}"
     for name, why in outcome.get("absent", {}).items():
@@ -90,6 +88,16 @@ def summary(result):
             must = "" if goal["must"] is None else f"{goal['sign']} {goal['must']:g}"
             table.add_row(name, goal["what"], value, must, f"{goal['sign']} {goal['goal']:g}", SHOWN[goal["mark"]])
     return table
+
+
+def left_out(result):
+    """Problems that were not run: each reason once."""
+    names = {}
+    for name, outcome in result["problems"].items():
+        if "skipped" in outcome:
+            names.setdefault(outcome["skipped"], []).append(name)
+    for why, held in names.items():
+        yield f"[yellow]not run ({why}):[/] {'; '.join(held)}"
 
 
 def machine(told):

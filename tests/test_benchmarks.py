@@ -117,7 +117,8 @@ def test_a_wrong_entry_is_refused(entry, parts):
 
 
 def test_a_pattern_chooses_by_name_and_one_without_any_lists_the_names():
-    assert [p.name for p in problems.load("2048,128)")] == ["float32 (1,8,2048,128)", "float32 (1,8,2048,128), causal"]
+    two = ["two threads: float32 (1,8,2048,64)", "two threads: float32 (1,8,2048,64), causal"]
+    assert [p.name for p in problems.load("two*2048,64)")] == two
     assert all("decode" in p.name and "65536" in p.name for p in problems.load("decode*65536"))
     with pytest.raises(ValueError, match=r"holds 'nothing'[^$]*\(1,8,2048,64\)"):
         problems.load("nothing")

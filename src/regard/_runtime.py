@@ -15,7 +15,7 @@ from regard._errors import UnsupportedError
 from regard._types import as_int
 
 # From the lowest to the highest; of neon and the others a build has one family's. Those of OPT_IN are for who asks:
-# amx is tested on a model of its instruction, and has not run on a machine that has it.
+# amx is tested on a model of its instruction and in an emulator, and has not run on a machine that has it.
 TARGETS = ("scalar", "neon", "avx2", "avx512", "amx")
 OPT_IN = ("amx",)
 # Unit roundoff of the weights as they multiply their values, where a target rounds them for that.

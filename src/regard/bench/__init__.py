@@ -26,6 +26,7 @@ from ._problem import Given as Given
 from ._problem import Problem as Problem
 from ._race import Line as Line
 from ._race import load as load
+from ._race import obstacle as obstacle
 from ._race import pinned as pinned
 from ._race import processors as processors
 from ._race import race as race

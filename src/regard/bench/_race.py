@@ -79,6 +79,17 @@ def _hold(threads: Mapping[int, Set[int]]) -> None:
             os.sched_setaffinity(thread, held)
 
 
+def obstacle(problem: Problem) -> str:
+    """Say why this machine cannot run a problem: too few processors, or not its target; empty if it can."""
+    if problem.threads > processors():
+        return f"it needs {problem.threads} processors; there are {processors()}"
+    try:
+        _runtime.config(target=problem.target)
+    except UnsupportedError as refused:
+        return str(refused)
+    return ""
+
+
 class Line:
     """Who starts: calls of those that are right, and why the others are not there.
 
@@ -155,21 +166,18 @@ def race(
     if problem.by_token:
         peers = {name: ByToken(peer) for name, peer in peers.items()}
     outcome = {"reason": problem.reason, "problem": problem.facts, "load_before": load(), "contestants": {}}
-    if problem.threads > processors():
-        return outcome | {"skipped": f"it needs {problem.threads} processors; there are {processors()}"}
+    if why := obstacle(problem):
+        return outcome | {"skipped": why}
     for peer in peers.values():
         with suppress(Exception):  # who cannot start cannot be prepared either, and is refused there
             peer.start()
-    try:
-        with pinned(problem.threads), _runtime.config(target=problem.target):
-            line = Line(problem, peers, clock)
-            times = interleave(
-                line.calls, rounds, clock, repeat=problem.repeat, patience_s=patience_s, after_round=after_round,
-                rest_s=rest_s(problem.threads),
-            )  # fmt: skip
-            counted = work(problem, line.given)
-    except UnsupportedError as refused:  # a target that this machine lacks
-        return outcome | {"skipped": str(refused)}
+    with pinned(problem.threads), _runtime.config(target=problem.target):
+        line = Line(problem, peers, clock)
+        times = interleave(
+            line.calls, rounds, clock, repeat=problem.repeat, patience_s=patience_s, after_round=after_round,
+            rest_s=rest_s(problem.threads),
+        )  # fmt: skip
+        counted = work(problem, line.given)
     return outcome | {
         "work": counted.facts, "contestants": line.rows(times, rounds), "absent": line.absent, "refused": line.refused,
         "load_after": load(), "took_s": time.perf_counter() - begun,
