@@ -1,7 +1,11 @@
 """Worker processes and forks: the child has neither the threads nor the locks of its parent."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+import regard as rg
 from processes import needs_fork, run
 
 PROCESSES = """
@@ -53,6 +57,45 @@ print(alive, set(codes), all(calls), (rg.attention(x, x, x) == want).all())
 def test_fork_while_other_threads_compute():
     """The child has neither the pool's threads nor the locks that they held."""
     assert run(FORK_MEANWHILE) == ["True", "{0}", "True", "True"]
+
+
+FORK_WITHIN = """
+import warnings
+warnings.simplefilter("ignore")
+from regard import _runtime
+best, begun = _runtime._best, threading.Event()
+def slow():
+    begun.set()
+    threading.Event().wait()
+def call():
+    with rg.config(num_threads=1):
+        return rg.attention(x, x, x)
+want = call()
+_runtime._best = slow
+threading.Thread(target=call, daemon=True).start()
+begun.wait()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)
+    _runtime._best = best
+    os._exit(0 if (call() == want).all() else 3)
+print(os.waitpid(pid, 0)[1])
+os._exit(sys.stdout.flush() or 0)
+"""
+
+
+@needs_fork
+def test_fork_while_another_thread_computes_an_attribute():
+    """Up to Python 3.11 `functools.cached_property` has a lock for all objects, and a child got it locked."""
+    assert run(FORK_WITHIN) == ["0"]
+
+
+def test_no_attribute_of_the_package_has_a_lock():
+    paths = list(Path(rg.__file__).parent.rglob("*.py"))
+    locked = re.compile(r"import .*cached_property|@functools.cached_property")
+    held = [str(path) for path in paths if locked.search(path.read_text(encoding="utf-8"))]
+    assert len(paths) > 100
+    assert held == []
 
 
 GRANDCHILD = """
