@@ -16,7 +16,7 @@ from regard.biases import Bias, Table
 from regard.masks import Full
 from regard.masks._lower import Band, lower
 
-# Calls that a process keeps ready, and the most bytes that the lowered mask of each takes.
+# Calls that a process keeps ready, and the most bytes that the lowered mask of each takes, with where its heads begin.
 MAX_PREPARED = 64
 MAX_KEPT_BYTES = 1 << 16
 _K = TypeVar("_K")
@@ -88,7 +88,7 @@ class Prepared:
         bands, size, problem = [], 0, self.problem
         for band in lower(problem.mask, problem.geometry):
             native = native_band(band, problem)
-            size += 0 if band.data is None else band.data.nbytes
+            size += 0 if band.data is None else band.data.nbytes + 8 * problem.total_heads
             if size <= MAX_KEPT_BYTES:
                 bands.append(native)
             yield native
