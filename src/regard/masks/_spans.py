@@ -9,8 +9,12 @@ import numpy as np
 
 from regard._types import BoolArray, Geometry, IntArray
 
+from ._evaluate import cut
+
 # More ranges than this in a row cost a kernel more than the bits do.
 MAX_SPANS = 8
+# Pairs of a table that are looked at without a pause.
+_PIECE = 1 << 22
 
 
 @dataclass(eq=False, slots=True)
@@ -198,13 +202,21 @@ def runs_of(table: BoolArray) -> IntArray | None:
     IntArray or None
         Edges ``(..., rows, 2 * runs)``; slots that are not used hold an empty range at 0.
     """
-    turns = np.diff(table, axis=-1, prepend=False, append=False)
-    count = np.count_nonzero(turns, axis=-1)
-    most = int(count.max(initial=0))
-    if most > 2 * MAX_SPANS:
-        return None
-    runs = np.zeros((*count.shape, most), np.int64)
-    runs[np.arange(most) < count[..., None]] = np.nonzero(turns)[-1]
+    *planes, keys = table.shape
+    count, found, before = np.zeros(planes, np.int64), [], np.zeros((), np.bool_)
+    # Piece by piece, so that Ctrl-C is heard in between.
+    for piece in cut(slice(0, max(keys, 1)), max(64, _PIECE // max(1, count.size))):
+        last = {"append": False} if piece.stop >= keys else {}
+        turns = np.diff(table[..., piece], axis=-1, prepend=before, **last)
+        before = table[..., piece.stop - 1 : piece.stop]
+        count += np.count_nonzero(turns, axis=-1)
+        if count.max(initial=0) > 2 * MAX_SPANS:
+            return None
+        rows, at = np.nonzero(turns.reshape(count.size, turns.shape[-1]))
+        found.append((rows, at + piece.start))
+    rows, at = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
+    runs = np.zeros((*planes, int(count.max(initial=0))), np.int64)
+    runs[np.arange(runs.shape[-1]) < count[..., None]] = at if len(found) == 1 else at[np.argsort(rows, kind="stable")]
     return runs
 
 
