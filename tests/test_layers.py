@@ -10,7 +10,7 @@ import regard
 ROOT = Path(__file__).parents[1]
 LAYERS = [
     ["_cached", "_errors", "_types", "_native"],  # the extension imports nothing of regard's
-    ["_libraries"],
+    ["_files", "_libraries"],
     ["_fit"],
     ["masks", "numerics"],
     ["biases"],

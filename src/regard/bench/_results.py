@@ -7,23 +7,32 @@ import os
 from pathlib import Path
 from typing import Any
 
+from regard._files import destination, write_whole
+
 FORMAT = 2
 
 
 def write(result: dict[str, Any], path: Path) -> None:
     """Whole or not at all, so that a run that is killed leaves what it had."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    os.replace(beside, path)
+    write_whole(path, json.dumps(result, indent=1) + "\n")
 
 
 def set_aside(path: Path) -> Path | None:
-    """Keep the run before under a name of its own, to compare with; return that name, or None if there is none."""
-    if not path.exists():
+    """Keep the run before under a name of its own, to compare with; return that name, or None if there is none.
+
+    Raises
+    ------
+    ValueError
+        If nothing can be written there, or the file is no result: it stays where it is.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    target = destination(path)
+    if not target.is_file():
         return None
-    before = path.with_name(f"{path.stem}.before{path.suffix}")
-    os.replace(path, before)
+    read(target)
+    before = target.with_name(f"{target.stem}.before{target.suffix}")
+    os.replace(target, before)
     return before
 
 
