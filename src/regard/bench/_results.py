@@ -10,6 +10,7 @@ from typing import Any
 from regard._files import destination, write_whole
 
 FORMAT = 2
+_TIMES = ("low_ms", "median_ms", "high_ms")
 
 
 def write(result: dict[str, Any], path: Path) -> None:
@@ -42,12 +43,36 @@ def read(path: Path) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If the file is no result, or one of another version.
+        If the file is no result, one of another version, or not whole.
     """
-    result = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON, or was cut short: {error}") from None
     if not isinstance(result, dict) or result.get("format") != FORMAT:
         raise ValueError(f"{path} is no result of `make bench` or `regard bench` that this version reads")
+    if lack := _lack(result):
+        raise ValueError(f"{path} is no whole result of `make bench` or `regard bench`: {lack}")
     return result
+
+
+def _lack(result: dict[str, Any]) -> str:
+    """Say what a result lacks of what is read of each; "" for nothing."""
+    for part in ("machine", "problems"):
+        if not isinstance(result.get(part), dict):
+            return f"it has no {part}"
+    for name, outcome in result["problems"].items():
+        rows = outcome.get("contestants", {}) if isinstance(outcome, dict) else None
+        if not isinstance(rows, dict):
+            return f"{name} has no contestants"
+        for peer, row in rows.items():
+            if not isinstance(row, dict) or "outside" not in row or not all(_is_time(row.get(t)) for t in _TIMES):
+                return f"{name}: {peer} has no times"
+    return ""
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and value > 0
 
 
 def newest(folder: Path) -> Path:
