@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import regard as rg
-from processes import needs_fork, run
+from processes import linux, needs_fork, run
 
 PROCESSES = """
 import multiprocessing
@@ -88,6 +88,35 @@ os._exit(sys.stdout.flush() or 0)
 def test_fork_while_another_thread_computes_an_attribute():
     """Up to Python 3.11 `functools.cached_property` has a lock for all objects, and a child got it locked."""
     assert run(FORK_WITHIN) == ["0"]
+
+
+WITHOUT_ROOM = """
+import resource
+wide = np.broadcast_to(np.float32(1), (1, 2**22))
+row = wide[:, :8]
+results = []
+def ask():  # in a thread that takes its scratch with it
+    with rg.config(num_threads=1):
+        results.append(rg.attention_forward(wide, wide, row))
+thread = threading.Thread(target=ask)
+thread.start()
+thread.join()
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20),) * 2)
+with rg.config(num_threads=1):
+    for call in (lambda: rg.attention(wide, wide, row), lambda: results[0].weights[...]):
+        try:
+            print(call())
+        except MemoryError as error:
+            wanted = f"a thread wants {results[0].plan.scratch_bytes:,} bytes of scratch at D = 4194304 and Dv = 8, "
+            print(str(error).startswith(wanted + "1 at most"))
+print((rg.attention(row, row, row) == 1).all())
+"""
+
+
+@linux
+def test_what_was_wanted_where_there_is_no_memory():
+    assert run(WITHOUT_ROOM) == ["True", "True", "True"]
 
 
 def test_no_attribute_of_the_package_has_a_lock():

@@ -81,8 +81,11 @@ class Prepared:
         """
         q, k, v = operands.query, operands.key, operands.value
         map_ = score_map(self.problem, operands) if self._map is None else self._map
-        for band in self._lower() if self._kept is None else self._kept:
-            self._attend(q, k, v, out, state, row_max, row_sum, lse, band, map_)
+        try:
+            for band in self._lower() if self._kept is None else self._kept:
+                self._attend(q, k, v, out, state, row_max, row_sum, lse, band, map_)
+        except MemoryError as error:
+            raise out_of_memory(error, self.plan) from None
 
     def _lower(self) -> Iterator[_native.Band]:
         bands, size, problem = [], 0, self.problem
@@ -94,6 +97,17 @@ class Prepared:
             yield native
         if size <= MAX_KEPT_BYTES:
             self._kept = tuple(bands)
+
+
+def out_of_memory(error: MemoryError, plan: Plan) -> MemoryError:
+    """Say what the native engine wanted, which tells that it got none and no more; NumPy's own errors say it."""
+    if str(error) != "std::bad_alloc":
+        return error
+    p = plan.problem
+    return MemoryError(
+        f"a thread wants {plan.scratch_bytes:,} bytes of scratch at D = {p.d} and Dv = {p.dv}, {plan.threads} at most, "
+        "and what they share up to 16 MiB: use fewer by rg.config(num_threads=1), or free memory"
+    )
 
 
 def prepare(asked: Asked, bias: Bias | None) -> Prepared:
