@@ -203,20 +203,26 @@ def runs_of(table: BoolArray) -> IntArray | None:
         Edges ``(..., rows, 2 * runs)``; slots that are not used hold an empty range at 0.
     """
     *planes, keys = table.shape
-    count, found, before = np.zeros(planes, np.int64), [], np.zeros((), np.bool_)
+    count, found = np.zeros(planes, np.int64), []
     # Piece by piece, so that Ctrl-C is heard in between.
-    for piece in cut(slice(0, max(keys, 1)), max(64, _PIECE // max(1, count.size))):
-        last = {"append": False} if piece.stop >= keys else {}
-        turns = np.diff(table[..., piece], axis=-1, prepend=before, **last)
-        before = table[..., piece.stop - 1 : piece.stop]
+    for piece in cut(slice(0, keys), max(64, _PIECE // max(1, count.size))):
+        part, last = table[..., piece], piece.stop == keys
+        width = part.shape[-1]
+        turns = np.empty((*planes, width + last), np.bool_)
+        np.not_equal(part[..., 1:], part[..., :-1], out=turns[..., 1:width])
+        turns[..., 0] = part[..., 0] ^ table[..., piece.start - 1] if piece.start else part[..., 0]
+        if last:
+            turns[..., width] = part[..., -1]
         count += np.count_nonzero(turns, axis=-1)
         if count.max(initial=0) > 2 * MAX_SPANS:
             return None
-        rows, at = np.nonzero(turns.reshape(count.size, turns.shape[-1]))
-        found.append((rows, at + piece.start))
-    rows, at = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
+        found.append((piece.start, *turns.reshape(count.size, width + last).nonzero()))
     runs = np.zeros((*planes, int(count.max(initial=0))), np.int64)
-    runs[np.arange(runs.shape[-1]) < count[..., None]] = at if len(found) == 1 else at[np.argsort(rows, kind="stable")]
+    if runs.size:
+        at = np.concatenate([start + at for start, _, at in found])
+        if len(found) > 1:
+            at = at[np.argsort(np.concatenate([rows for _, rows, _ in found]), kind="stable")]
+        runs[np.arange(runs.shape[-1]) < count[..., None]] = at
     return runs
 
 
