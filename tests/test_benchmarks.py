@@ -103,6 +103,22 @@ def test_the_goals_of_the_first_problem_are_read():
         ({"dtype": "int8"}, ["tiny", "dtype = 'int8'", "bfloat16"]),
         ({"mask": "casual"}, ["mask = 'casual'", "'causal'", "window"]),
         ({"bias": "rope"}, ["bias = 'rope'", "'alibi'"]),
+        ({"query": [1, 1, 4]}, ["tiny: query = [1, 1, 4]; it is [batch, heads, length, head size]"]),
+        ({"key": [1, 1, 4]}, ["tiny: key = [1, 1, 4]"]),
+        ({"key": [1, 1, 0, 4]}, ["tiny: key = [1, 1, 0, 4]", "1 or more"]),
+        ({"query": 4}, ["tiny: query = 4"]),
+        ({"key": [1, 2, 4, 4]}, ["tiny: query = [1, 1, 4, 4] and key = [1, 2, 4, 4]", "differ"]),
+        ({"key": [2, 1, 4, 4]}, ["differ"]),
+        ({"key": [1, 1, 4, 8]}, ["differ"]),
+        ({"peers": "wrong"}, ["tiny: 'torch sdp' unknown; contestants are regard, "]),
+        ({"repeat": 0}, ["tiny: repeat = 0; it is 1 or more"]),
+        ({"threads": "2"}, ["tiny: threads = '2'"]),
+        ({"target": "avx3"}, ["tiny: target = 'avx3'; it is one of scalar, neon"]),
+        ({"faster": 3}, ["tiny: faster = 3; it is a table of [must, goal]"]),
+        ({"faster": {"regard": [1]}}, ["tiny: faster = {'regard': [1]}"]),
+        ({"costs": {"regard": [1, "2"]}}, ["tiny: costs = "]),
+        ({"costs": {"torch sdp": [1, 2]}}, ["tiny: 'torch sdp' unknown"]),
+        ({"microseconds": 0}, ["tiny: microseconds = 0; it is above 0"]),
         ({"by_token": True}, ["tiny", "by_token", "'causal'", "as many keys as queries"]),
         ({"by_token": True, "mask": "causal", "key": [1, 1, 5, 4]}, ["as many keys as queries"]),
         ({"mask": {"lengths": [3, 4]}}, ["tiny", "lengths = [3, 4]", "batch has 1 entries"]),
@@ -112,8 +128,15 @@ def test_a_wrong_entry_is_refused(entry, parts):
     whole = {"name": "tiny", "reason": "a test", "query": [1, 1, 4, 4], "peers": "some"} | entry
     whole = {key: value for key, value in whole.items() if value is not None}
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the parts are the match
-        problems.as_problem(whole, {"some": []})
+        problems.as_problem(whole, {"some": [], "wrong": ["regard", "torch sdp"]})
     assert all(part in str(caught.value) for part in parts)
+
+
+def test_a_file_of_problems_that_is_none_is_refused(tmp_path):
+    for text, message in (("[", "is no TOML: "), ("[peers]", "has no problem"), ("", "has no peers and no problem")):
+        (tmp_path / "x.toml").write_text(text)
+        with pytest.raises(ValueError, match=rf"x\.toml {message}"):
+            problems.load(path=tmp_path / "x.toml")
 
 
 def test_a_pattern_chooses_by_name_and_one_without_any_lists_the_names():
@@ -302,6 +325,35 @@ def test_what_is_no_result_is_refused(tmp_path):
         bench.read(tmp_path / "x.json")
     with pytest.raises(SystemExit, match=r"benchmarks: .*no\.json"):
         command.main(["compare", str(tmp_path / "no.json"), str(tmp_path / "x.json")])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"format": 2', "no JSON, or was cut short: "),
+        ("[2]", "no result of `make bench`"),
+        ('{"format": 2}', "no whole result of .*: it has no machine"),
+        ('{"format": 2, "machine": {}, "problems": []}', "it has no problems"),
+        ('{"format": 2, "machine": {}, "problems": {"p": 1}}', "p has no contestants"),
+        ('{"format": 2, "machine": {}, "problems": {"p": {"contestants": {"regard": {}}}}}', "p: regard has no times"),
+    ],
+)
+def test_a_result_that_is_not_whole_is_named_and_stays(tmp_path, text, message):
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(SystemExit, match=rf"^benchmarks: .*x\.json .*{message}"):
+        command.main(["compare", str(path), str(path)])
+    with pytest.raises(SystemExit, match=r"^benchmarks: .*x\.json is no "):
+        command.main(["run", "--part", "growth", "-o", str(path)])
+    assert path.read_text() == text
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_run_into_a_folder_moves_nothing(tmp_path):
+    (tmp_path / "x").mkdir()
+    with pytest.raises(SystemExit, match=r"^benchmarks: cannot write .*x: it is a directory; name a file in it"):
+        command.main(["run", "--part", "growth", "-o", str(tmp_path / "x")])
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
 def test_a_run_writes_after_every_problem(tmp_path, monkeypatch, capsys):

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import threading
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import regard
 from regard import bench
 from regard.bench import _race, _short
+from regard.cli import _bench
 from regard.cli.__main__ import main
 
 
@@ -96,6 +98,39 @@ def test_files(command, monkeypatch):
     assert json.dumps(result)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_links_are_followed_and_pipes_are_written_into(command, tmp_path):
+    (tmp_path / "kept.json").write_text("{}")
+    (tmp_path / "link.json").symlink_to("kept.json")
+    os.mkfifo(tmp_path / "pipe.svg")
+    read = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe.svg").read_text()))
+    reader.start()
+    assert command("--rounds", "1", "--json", "link.json", "--svg", "pipe.svg")[0] == 0
+    reader.join()
+    assert bench.read(tmp_path / "kept.json")["rounds"] == 1
+    assert (tmp_path / "link.json").is_symlink()
+    assert (tmp_path / "pipe.svg").is_fifo()
+    assert ElementTree.fromstring(read[0]).tag.endswith("svg")
+
+
+def test_nothing_is_measured_that_cannot_be_written(command, monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "short", lambda **_: pytest.fail("it was measured"))
+    for option in ("--json", "--svg"):
+        code, _, err = command(option, tmp_path)
+        assert (code, err) == (2, f"regard: {option}: cannot write {tmp_path}: it is a directory; name a file in it\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_went_away_is_no_wrong_answer(command, monkeypatch, tmp_path):
+    monkeypatch.setattr(_bench, "_print", lambda *_: os.write(pipe, b"x"))
+    reader, pipe = os.pipe()
+    os.close(reader)
+    assert command("--rounds", "1", "--json", "b.json") == (141, "written to b.json\n", "")
+    os.close(pipe)
+    assert bench.read(tmp_path / "b.json")["rounds"] == 1
+
+
 def test_a_wrong_answer_of_regard_is_told_and_fails(command, monkeypatch):
     wrong = lambda peer, problem, given: lambda: np.zeros(problem.query, np.float32)  # noqa: E731
     monkeypatch.setattr(bench.Regard, "prepare", wrong)
@@ -112,9 +147,11 @@ def test_a_wrong_answer_of_regard_is_told_and_fails(command, monkeypatch):
         (["--threads", "2"], "--threads is 2; this process may use 1 processor: ask for 1 to 1"),
         (["--rounds", "0"], "--rounds is 0; ask for 1 to 1000"),
         (["--rounds", "2000"], "--rounds is 2000"),
-        (["--json", "no/b.json"], "--json is no/b.json, and there is no directory no; make it first"),
-        (["--svg", "no/b.svg"], "--svg is no/b.svg, and there is no directory no"),
-        (["--rounds", "1", "--svg", "."], ". cannot be written (Is a directory); name another file with --svg"),
+        (["--json", "no/b.json"], "--json: cannot write no/b.json: there is no directory no; make it first"),
+        (["--svg", "no/b.svg"], "--svg: cannot write no/b.svg: there is no directory no"),
+        (["--svg", "."], "--svg: cannot write .: it is a directory; name a file in it"),
+        (["--json", ""], "--json: cannot write .: it is a directory; name a file in it"),
+        (["--rounds", "1", "--json", "/dev/full"], "cannot write /dev/full: No space left on device"),
     ],
 )
 def test_refused_in_one_line(command, monkeypatch, arguments, message):

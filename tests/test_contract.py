@@ -130,6 +130,14 @@ def test_scores_of_minus_infinity_are_not_an_empty_row(target):
     assert np.isnan(result.lse).all()  # and a merge does not take the row for an empty one
 
 
+def test_an_infinite_value_under_a_weight_of_0_is_nan(target):
+    for dtype, least in ((np.float32, 87), (np.float64, 708)):
+        one, value = np.ones((1, 1), dtype), np.array([[1], [np.inf]], dtype)
+        for below, want in ((least - 1, np.inf), (least + 1, np.nan)):
+            got = rg.attention(one, np.array([[0], [-below]], dtype), value)
+            assert_same_bits(np.abs(got), np.full((1, 1), want, dtype))
+
+
 STRIDED = {
     "transposed axes": lambda x: np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2),
     "heads inside": lambda x: np.ascontiguousarray(np.moveaxis(x, -3, -2)).swapaxes(-2, -3),

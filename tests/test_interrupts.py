@@ -11,6 +11,7 @@ def after(seconds):
     threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     return time.monotonic() + seconds
 big = np.ones((1, 16, 16384, 64), np.float32)
+unkept = np.zeros((1, 1 << 28), bool)  # no memory behind it
 def interrupted(call):
     sent = after(0.3)
     try:
@@ -27,6 +28,7 @@ CALLS = {
     "bits": "rg.attention(big[:, :1], big[:, :1], big[:, :1], mask=rg.Dilated(2) & rg.Causal())",
     "function": "rg.attention(big[:, :1], big[:, :1], big[:, :1], mask=rg.from_function(lambda b, h, p, j: j <= p))",
     "few rows": "rg.attention(big[0, :1, :64], *[np.broadcast_to(np.float32(1), (1, 20_000_000, 64))] * 2)",
+    "mask array": "rg.attention(x[:1, :1], *[np.broadcast_to(x[:1, :1], (1, 1 << 28, 32))] * 2, mask=unkept)",
     "many small": "[rg.attention(x, x, x) for _ in range(100_000)]",
 }
 

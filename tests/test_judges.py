@@ -86,3 +86,24 @@ def test_a_sink_that_takes_nearly_all():
         assert_agrees(result, q, q, q / 3, **options)
         with pytest.raises(AssertionError, match="of the bound"):
             assert_agrees(dataclasses.replace(result, out=result.out + np.float32(1e-3)), q, q, q / 3, **options)
+
+
+def test_a_sink_far_above_the_logsumexp_in_float64(target, normal):
+    """The difference of 190 is rounded by up to 128 units, which its exponential makes a relative error."""
+    q, k, v = (x.astype(np.float64) for x in (normal(64, 1, 1), normal(64, 2, 1), normal(64, 2, 1)))
+    options = {"sinks": np.random.default_rng(0).uniform(129, 255, 64)}
+    result = rg.attention_forward(q, k, v, **options)
+    assert_agrees(result, q, k, v, **options)
+    wrong = dataclasses.replace(result, out=result.out * (1 + 2.0**-43))
+    with pytest.raises(AssertionError, match="of the bound"):
+        assert_agrees(wrong, q, k, v, **options)
+
+
+def test_products_below_the_normal_numbers_under_a_large_scale(target):
+    """Each of the 64 products is rounded to 0, and the scale would have made them 9e-6 together."""
+    q, k, v = np.float32(2.0**-75) * np.float32([1, 0.98, 1])[:, None, None] * np.ones((3, 1, 64), np.float32)
+    result = rg.attention_forward(q, k, v, scale=2e38)
+    assert (result.lse == 0).all()
+    assert_agrees(result, q, k, v, scale=2e38)
+    with pytest.raises(AssertionError, match="of the bound"):
+        assert_agrees(result, 4 * q, k, v, scale=2e38)

@@ -9,8 +9,8 @@ import regard
 
 ROOT = Path(__file__).parents[1]
 LAYERS = [
-    ["_errors", "_types", "_native"],  # the extension imports nothing of regard's
-    ["_libraries"],
+    ["_cached", "_errors", "_types", "_native"],  # the extension imports nothing of regard's
+    ["_files", "_libraries"],
     ["_fit"],
     ["masks", "numerics"],
     ["biases"],

@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard as rg
+from judges import assert_same_bits
 from masks_judges import assert_lowers, decode
 from masks_random import GENERATORS, assert_same, cases, dense, formula, geometries
 from regard._types import Geometry, Offsets
-from regard.masks import _evaluate, _lower
+from regard.masks import _evaluate, _lower, _spans
 from regard.masks._lower import BAND_ROWS, Band, lower
+from regard.masks._spans import RowSpans, runs_of
 
 
 def test_the_judge_says_no():
@@ -305,3 +307,19 @@ def test_a_function_that_gains_axes_by_value_is_refused():
     assert "from_function(moody) tells batch entries or heads apart in rows 4 ... 7, but not in row 4 alone" in str(
         error.value
     )
+
+
+@pytest.mark.parametrize("keys", [0, 1, 63, 64, 65, 300])
+def test_runs_are_found_in_pieces_as_in_one(monkeypatch, keys):
+    rng = np.random.default_rng(keys)
+    tables = [np.cumsum(rng.random((5, 1, 3, keys)) < share, axis=-1) % 2 == 1 for share in (0, 0.01, 0.03, 0.2)]
+    tables += [~table[:, :, ::-1] for table in tables] + [tables[1].T.copy().T, tables[1][:0]]
+    whole = [runs_of(table) for table in tables]
+    monkeypatch.setattr(_spans, "_PIECE", 1)
+    for table, want in zip(tables, whole, strict=True):
+        got = runs_of(table)
+        turns = np.count_nonzero(np.diff(table, axis=-1, prepend=False, append=False), axis=-1).max(initial=0)
+        assert (got is None) == (want is None) == (turns > 2 * _spans.MAX_SPANS)
+        if got is not None:
+            assert_same_bits(got, want)
+            assert np.array_equal(RowSpans.from_edges(got, keys).to_dense(), table)

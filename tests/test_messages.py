@@ -223,6 +223,17 @@ def test_out():
         rg.UnsupportedError, "share memory with query", "pass a copy", query=square, key=square.copy(),
         value=square.copy(), out=square,
     )  # fmt: skip
+    shared = "share memory with {}, which is read while out is written"
+    for mask in (good.view(bool)[..., :3, :7], good[0, 0].view(bool)[:1, :7]):
+        refused(rg.UnsupportedError, shared.format("mask"), mask=mask, out=good)
+        refused(rg.UnsupportedError, shared.format("mask"), mask=rg.Full() & ~rg.Dense(mask), out=good)
+    refused(rg.UnsupportedError, shared.format("bias"), bias=good[:1, :1, :, :1], out=good)
+    refused(rg.UnsupportedError, shared.format("sinks"), sinks=good[0, :, 0, 0], out=good)
+    good[...] = 0
+    mask = rg.KeyLengths(good.view(np.int32).ravel()[:2]) & rg.Documents(
+        good.view(np.int32).ravel()[:3], np.zeros(7, int)
+    )
+    rg.attention(Q, K, V, mask=mask, out=good)  # these are copies
 
 
 def test_aux():

@@ -159,6 +159,14 @@ def test_softcap(arrays, softcap):
     assert_agrees(rg.attention_forward(*arrays, softcap=softcap), *arrays, softcap=softcap)
 
 
+@pytest.mark.parametrize("softcap", [1e-38, 1e-45, 1e-46, 1e-300])
+def test_a_softcap_that_float32_takes_for_none(arrays, softcap):
+    """0 / 0 in the kernel was NaN, where the scores are 0 and the output is the mean."""
+    zeros = (arrays[0] * 0, *arrays[1:])
+    for given in (zeros, arrays):
+        assert_agrees(rg.attention_forward(*given, softcap=softcap), *given, softcap=softcap)
+
+
 def test_softcap_comes_before_the_mask(target, normal):
     """A cap on -inf would give masked keys the weight of -softcap."""
     q, k, v = normal(4, 8), normal(6, 8), normal(6, 3)

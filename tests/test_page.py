@@ -12,8 +12,7 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from regard import RegardError, ShapeError, viz
-from regard.viz import _write
+from regard import RegardError, ShapeError, _files, viz
 
 HOSTILE = [
     "[CLS]",
@@ -246,17 +245,17 @@ def test_failed_write_leaves_the_old_page_and_nothing_else(tmp_path):
     path = tmp_path / "page.html"
     path.write_text("old", encoding="utf-8")
     with pytest.raises(UnicodeEncodeError):
-        _write.write_whole(path, "new \udc80")
+        _files.write_whole(path, "new \udc80")
     assert path.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_temporary_is_exclusive(tmp_path, monkeypatch):
-    monkeypatch.setattr(_write.secrets, "token_hex", lambda n: "same")
+    monkeypatch.setattr(_files.secrets, "token_hex", lambda n: "same")
     other = tmp_path / ".regard-same.part"
     other.write_text("somebody else's", encoding="utf-8")
     with pytest.raises(RegardError, match="File exists"):
-        _write.write_whole(tmp_path / "page.html", "new")
+        _files.write_whole(tmp_path / "page.html", "new")
     assert other.read_text(encoding="utf-8") == "somebody else's"
 
 
@@ -268,7 +267,7 @@ def test_links_are_followed(tmp_path, exists):
         (there / "page.html").touch()
     link = tmp_path / "link.html"
     link.symlink_to(there / "page.html")
-    _write.write_whole(link, "new")
+    _files.write_whole(link, "new")
     assert link.is_symlink()
     assert (there / "page.html").read_text() == "new"
 
@@ -284,7 +283,7 @@ def test_a_pipe_is_written_to_and_stays(tmp_path, through_link):
     read = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
     reader.start()
-    _write.write_whole(path, "page")
+    _files.write_whole(path, "page")
     reader.join(10)
     assert read == ["page"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
@@ -317,7 +316,7 @@ def test_a_name_is_needed():
 
 def test_what_may_not_be_written_is_said_before(tmp_path, monkeypatch):
     """The superuser may write everywhere, so the answer of the system is put in."""
-    monkeypatch.setattr(_write.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(_files.os, "access", lambda path, mode: False)
     (tmp_path / "old.html").touch()
     with pytest.raises(RegardError, match="you may not write it"):
         viz.destination(tmp_path / "old.html")

@@ -1,8 +1,12 @@
 """Worker processes and forks: the child has neither the threads nor the locks of its parent."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from processes import needs_fork, run
+import regard as rg
+from processes import linux, needs_fork, run
 
 PROCESSES = """
 import multiprocessing
@@ -53,6 +57,76 @@ print(alive, set(codes), all(calls), (rg.attention(x, x, x) == want).all())
 def test_fork_while_other_threads_compute():
     """The child has neither the pool's threads nor the locks that they held."""
     assert run(FORK_MEANWHILE) == ["True", "{0}", "True", "True"]
+
+
+FORK_WITHIN = """
+import warnings
+warnings.simplefilter("ignore")
+from regard import _runtime
+best, begun = _runtime._best, threading.Event()
+def slow():
+    begun.set()
+    threading.Event().wait()
+def call():
+    with rg.config(num_threads=1):
+        return rg.attention(x, x, x)
+want = call()
+_runtime._best = slow
+threading.Thread(target=call, daemon=True).start()
+begun.wait()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)
+    _runtime._best = best
+    os._exit(0 if (call() == want).all() else 3)
+print(os.waitpid(pid, 0)[1])
+os._exit(sys.stdout.flush() or 0)
+"""
+
+
+@needs_fork
+def test_fork_while_another_thread_computes_an_attribute():
+    """Up to Python 3.11 `functools.cached_property` has a lock for all objects, and a child got it locked."""
+    assert run(FORK_WITHIN) == ["0"]
+
+
+WITHOUT_ROOM = """
+import resource
+wide = np.broadcast_to(np.float32(1), (1, 2**22))
+row = wide[:, :8]
+def used():
+    return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+results, room = [rg.attention_forward(row, row, row)], used() + (100 << 20)
+def ask():  # in a thread that takes its scratch with it
+    with rg.config(num_threads=1):
+        results[0] = rg.attention_forward(wide, wide, row)
+thread = threading.Thread(target=ask)
+thread.start()
+thread.join()
+while used() > room: time.sleep(0.01)  # it goes a little later
+resource.setrlimit(resource.RLIMIT_AS, (room,) * 2)
+with rg.config(num_threads=1):
+    for call in (lambda: rg.attention(wide, wide, row), lambda: results[0].weights[...]):
+        try:
+            print(call())
+        except MemoryError as error:
+            wanted = f"a thread wants {results[0].plan.scratch_bytes:,} bytes of scratch at D = 4194304 and Dv = 8, "
+            print(str(error).startswith(wanted + "1 at most"))
+print((rg.attention(row, row, row) == 1).all())
+"""
+
+
+@linux
+def test_what_was_wanted_where_there_is_no_memory():
+    assert run(WITHOUT_ROOM) == ["True", "True", "True"]
+
+
+def test_no_attribute_of_the_package_has_a_lock():
+    paths = list(Path(rg.__file__).parent.rglob("*.py"))
+    locked = re.compile(r"import .*cached_property|@functools.cached_property")
+    held = [str(path) for path in paths if locked.search(path.read_text(encoding="utf-8"))]
+    assert len(paths) > 100
+    assert held == []
 
 
 GRANDCHILD = """

@@ -22,6 +22,7 @@ from regard._libraries import (
 )
 from regard._types import FLOAT_DTYPES, Array
 from regard.biases import Bias, DenseBias, as_bias
+from regard.masks import Dense, Mask
 
 
 class HasShapeAndDType(Protocol):
@@ -156,7 +157,7 @@ def require_float(name: str, given: Any) -> np.dtype[Any]:
     raise DTypeError(f"{name} has {kind}{dtype}; attention computes {known}: pass {cast}")
 
 
-def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: Operands) -> Array:
+def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: Operands, mask: Mask) -> Array:
     """Return ``out`` as a NumPy array of the same memory, if the result may be written to it.
 
     Raises
@@ -179,7 +180,8 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: 
             f"out has strides {target.strides}: rows that share memory would overwrite each other; pass one that was "
             "not expanded"
         )
-    for name, array in operands.arrays():
+    masks = [("mask", leaf.array) for leaf in mask.leaves if isinstance(leaf, Dense)]
+    for name, array in operands.arrays() + masks:
         if np.may_share_memory(target, array):
             raise UnsupportedError(f"out may share memory with {name}, which is read while out is written: pass a copy")
     return target

@@ -16,7 +16,7 @@ from regard.biases import Bias, Table
 from regard.masks import Full
 from regard.masks._lower import Band, lower
 
-# Calls that a process keeps ready, and the most bytes that the lowered mask of each takes.
+# Calls that a process keeps ready, and the most bytes that the lowered mask of each takes, with where its heads begin.
 MAX_PREPARED = 64
 MAX_KEPT_BYTES = 1 << 16
 _K = TypeVar("_K")
@@ -81,19 +81,33 @@ class Prepared:
         """
         q, k, v = operands.query, operands.key, operands.value
         map_ = score_map(self.problem, operands) if self._map is None else self._map
-        for band in self._lower() if self._kept is None else self._kept:
-            self._attend(q, k, v, out, state, row_max, row_sum, lse, band, map_)
+        try:
+            for band in self._lower() if self._kept is None else self._kept:
+                self._attend(q, k, v, out, state, row_max, row_sum, lse, band, map_)
+        except MemoryError as error:
+            raise out_of_memory(error, self.plan) from None
 
     def _lower(self) -> Iterator[_native.Band]:
         bands, size, problem = [], 0, self.problem
         for band in lower(problem.mask, problem.geometry):
             native = native_band(band, problem)
-            size += 0 if band.data is None else band.data.nbytes
+            size += 0 if band.data is None else band.data.nbytes + 8 * problem.total_heads
             if size <= MAX_KEPT_BYTES:
                 bands.append(native)
             yield native
         if size <= MAX_KEPT_BYTES:
             self._kept = tuple(bands)
+
+
+def out_of_memory(error: MemoryError, plan: Plan) -> MemoryError:
+    """Say what the native engine wanted, which tells that it got none and no more; NumPy's own errors say it."""
+    if str(error) != "std::bad_alloc":
+        return error
+    p = plan.problem
+    return MemoryError(
+        f"a thread wants {plan.scratch_bytes:,} bytes of scratch at D = {p.d} and Dv = {p.dv}, {plan.threads} at most, "
+        "and what they share up to 16 MiB: use fewer by rg.config(num_threads=1), or free memory"
+    )
 
 
 def prepare(asked: Asked, bias: Bias | None) -> Prepared:

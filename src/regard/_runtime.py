@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from types import TracebackType
 from typing import Any, TypeAlias
 
 from regard import _native
+from regard._cached import cached_attribute
 from regard._errors import UnsupportedError
 from regard._types import as_int
 
@@ -42,7 +43,7 @@ class Settings:
     source: str = "REGARD_TARGET"  # who asked for the target
     outer: Settings | None = None  # what a configuration returns to
 
-    @cached_property
+    @cached_attribute
     def chosen(self) -> tuple[str, str]:
         """Name of the target and the reason for it."""
         return _best() if self.target is None else (self.target, f"asked for by {self.source}")

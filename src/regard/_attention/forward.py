@@ -305,7 +305,7 @@ def _prepare(
     library, dtype = operands.library, operands.query.dtype
     if out is None:
         return call, library.empty(call.out_shape, dtype)
-    target = check_out(out, call.out_shape, dtype, operands)
+    target = check_out(out, call.out_shape, dtype, operands, call.problem.mask)
     library.wrote(out)  # beforehand: a call that is interrupted has written, too
     return call, target
 

@@ -102,14 +102,17 @@ class Weights(OnDemand):
         query = _engine.view(operands.query, _engine.head_offsets(operands.query, problem)[heads])
         key = _engine.view(operands.key, _engine.head_offsets(operands.key, problem, problem.group)[heads])
         map_ = _engine.score_map(problem, operands, heads)
-        for band in lower(problem.mask, problem.geometry, rows=slice(rows.start, rows.stop)):
-            _native.weights(
-                plan.target, _engine.dtype_number(problem), plan.threads, query, key,
-                _engine.view(out[:, band.rows.start - rows.start :], out_heads, writable=True),
-                self._max[heads], self._sum[heads],
-                _engine.sizes(problem, len(heads)), _engine.native_band(band, problem, heads), map_,
-                keys.start, keys.stop,
-            )  # fmt: skip
+        try:
+            for band in lower(problem.mask, problem.geometry, rows=slice(rows.start, rows.stop)):
+                _native.weights(
+                    plan.target, _engine.dtype_number(problem), plan.threads, query, key,
+                    _engine.view(out[:, band.rows.start - rows.start :], out_heads, writable=True),
+                    self._max[heads], self._sum[heads],
+                    _engine.sizes(problem, len(heads)), _engine.native_band(band, problem, heads), map_,
+                    keys.start, keys.stop,
+                )  # fmt: skip
+        except MemoryError as error:
+            raise _engine.out_of_memory(error, plan) from None
         return out
 
 

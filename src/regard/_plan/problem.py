@@ -28,6 +28,8 @@ from .shapes import (
 
 # Positions, one per batch entry, of a problem that is kept.
 MAX_KEPT_POSITIONS = 1 << 10
+# The least cap of scores in float32: a smaller one would be 0 there. What either leaves of a score is nothing.
+_LEAST_SOFTCAP = 2.0**-149
 
 
 class Problem(NamedTuple):
@@ -110,8 +112,9 @@ class Asked(NamedTuple):
         geometry = self._geometry(lead, heads, max(len(query), len(key), len(value)))
         if self.sinks is not None:
             check_sinks(self.sinks, lead, heads)
+        softcap = max(self.softcap, _LEAST_SOFTCAP) if self.softcap and dtype != "float64" else self.softcap
         return Problem(
-            geometry, self.mask, kv_heads, d, value[-1], dtype, scale, self.softcap, self.positional_bias is not None,
+            geometry, self.mask, kv_heads, d, value[-1], dtype, scale, softcap, self.positional_bias is not None,
             self.sinks is not None, (key[:-2], value[:-2]),
         )  # fmt: skip
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from regard import biases, masks
+from regard._cached import cached_attribute
 from regard._types import Array, BoolArray, IntArray
 
 # Of a batch entry, a head, a query and a key.
@@ -117,7 +117,7 @@ class Random:
     queries: int
     keys: int
 
-    @cached_property
+    @cached_attribute
     def array(self) -> BoolArray:
         """Draw it, once."""
         return np.random.default_rng(7).random((self.queries, self.keys), dtype=np.float32) < self.keep

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from regard import reference
+from regard._cached import cached_attribute
 from regard._libraries import bfloat16
 from regard._types import Array, IntArray
 
@@ -66,7 +66,7 @@ class Problem:
         """Queries and keys."""
         return self.query[2], self.key[2]
 
-    @cached_property
+    @cached_attribute
     def flops(self) -> int:
         """Of both products, over the pairs that the mask keeps."""
         batch, heads, queries, size = self.query

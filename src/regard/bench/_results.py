@@ -7,23 +7,33 @@ import os
 from pathlib import Path
 from typing import Any
 
+from regard._files import destination, write_whole
+
 FORMAT = 2
+_TIMES = ("low_ms", "median_ms", "high_ms")
 
 
 def write(result: dict[str, Any], path: Path) -> None:
     """Whole or not at all, so that a run that is killed leaves what it had."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    os.replace(beside, path)
+    write_whole(path, json.dumps(result, indent=1) + "\n")
 
 
 def set_aside(path: Path) -> Path | None:
-    """Keep the run before under a name of its own, to compare with; return that name, or None if there is none."""
-    if not path.exists():
+    """Keep the run before under a name of its own, to compare with; return that name, or None if there is none.
+
+    Raises
+    ------
+    ValueError
+        If nothing can be written there, or the file is no result: it stays where it is.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    target = destination(path)
+    if not target.is_file():
         return None
-    before = path.with_name(f"{path.stem}.before{path.suffix}")
-    os.replace(path, before)
+    read(target)
+    before = target.with_name(f"{target.stem}.before{target.suffix}")
+    os.replace(target, before)
     return before
 
 
@@ -33,12 +43,36 @@ def read(path: Path) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If the file is no result, or one of another version.
+        If the file is no result, one of another version, or not whole.
     """
-    result = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON, or was cut short: {error}") from None
     if not isinstance(result, dict) or result.get("format") != FORMAT:
         raise ValueError(f"{path} is no result of `make bench` or `regard bench` that this version reads")
+    if lack := _lack(result):
+        raise ValueError(f"{path} is no whole result of `make bench` or `regard bench`: {lack}")
     return result
+
+
+def _lack(result: dict[str, Any]) -> str:
+    """Say what a result lacks of what is read of each; "" for nothing."""
+    for part in ("machine", "problems"):
+        if not isinstance(result.get(part), dict):
+            return f"it has no {part}"
+    for name, outcome in result["problems"].items():
+        rows = outcome.get("contestants", {}) if isinstance(outcome, dict) else None
+        if not isinstance(rows, dict):
+            return f"{name} has no contestants"
+        for peer, row in rows.items():
+            if not isinstance(row, dict) or "outside" not in row or not all(_is_time(row.get(t)) for t in _TIMES):
+                return f"{name}: {peer} has no times"
+    return ""
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and value > 0
 
 
 def newest(folder: Path) -> Path:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
+from regard._cached import cached_attribute
 from regard._errors import UnsupportedError
 from regard.check import check
 
@@ -19,12 +19,12 @@ class _Checked:
     def __init__(self, fn: Callable[..., Any], options: dict[str, Any]) -> None:
         self._fn, self._options = fn, options
 
-    @cached_property
+    @cached_attribute
     def report(self) -> Report:
         """The report; the function is called when it is first read."""
         return check(self._fn, **self._options)
 
-    @cached_property
+    @cached_attribute
     def answers(self) -> dict[str, Answer]:
         """What was found, by question."""
         return {answer.question.name: answer for answer in answers(self.report)}

@@ -26,6 +26,10 @@ def main() -> None:
     try:
         try:
             _app()(prog_name="regard")
+        except SystemExit as end:  # by click, or by rich
+            if isinstance(end.__context__, OSError) and end.__context__.errno == errno.EPIPE:
+                raise end.__context__ from None
+            raise
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
     except ModuleNotFoundError as error:
@@ -39,7 +43,7 @@ def main() -> None:
     except OSError as error:  # files have their own errors: this is stdout, or stderr
         _silence()
         if error.errno == errno.EPIPE:
-            sys.exit(1)  # whoever read has seen enough, as with head
+            sys.exit(128 + 13)  # whoever read has seen enough, as with head: as a shell counts what SIGPIPE ends
         _fail(f"cannot write to stdout: {error.strerror}")
 
 

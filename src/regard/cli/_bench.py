@@ -17,6 +17,7 @@ from rich.text import Text
 
 from regard import bench
 from regard._errors import RegardError, UnsupportedError
+from regard._files import destination, write_whole
 
 from ._console import text_console
 from ._printable import printable
@@ -42,29 +43,28 @@ class BenchRequest:
 def show_bench(asked: BenchRequest) -> bool:
     """Time the problems, print the table, write the files; tell whether regard's own answers were right."""
     for path, option in ((asked.json, "--json"), (asked.svg, "--svg")):
-        if path is not None and not path.parent.is_dir():  # said before a minute is spent
-            raise RegardError(f"{option} is {path}, and there is no directory {path.parent}; make it first")
+        if path is None:
+            continue
+        try:
+            destination(path)  # refuses before a minute is spent
+        except RegardError as error:
+            raise RegardError(f"{option}: {error}") from None
     try:
         with _bar() as progress:
             result = bench.short(threads=asked.threads, rounds=asked.rounds, progress=progress)
     except UnsupportedError as error:
         raise UnsupportedError(_SUBJECT.sub(lambda found: f"--{found[1]}", str(error))) from None
     console = text_console()
-    _print(console, result, asked.threads)
-    if asked.json is not None:
-        _written(lambda path: bench.write(result, path), asked.json, "--json", console)
-    if asked.svg is not None:
-        drawn = bench.bars(bench.groups(result["problems"]), "Time of each over regard's")
-        _written(lambda path: path.write_text(drawn, encoding="utf-8"), asked.svg, "--svg", console)
-    return not any("regard" in outcome["refused"] for outcome in result["problems"].values())
-
-
-def _written(write: Callable[[Path], object], path: Path, option: str, console: Console) -> None:
     try:
-        write(path)
-    except OSError as error:
-        raise RegardError(f"{path} cannot be written ({error.strerror}); name another file with {option}") from None
-    console.print(f"written to {printable(str(path))}")
+        _print(console, result, asked.threads)
+    finally:  # whoever reads stdout may have seen enough
+        if asked.json is not None:
+            bench.write(result, asked.json)
+            console.print(f"written to {printable(str(asked.json))}")
+        if asked.svg is not None:
+            write_whole(asked.svg, bench.bars(bench.groups(result["problems"]), "Time of each over regard's"))
+            console.print(f"written to {printable(str(asked.svg))}")
+    return not any("regard" in outcome["refused"] for outcome in result["problems"].values())
 
 
 @contextmanager

@@ -7,12 +7,12 @@ import operator
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from regard._cached import cached_attribute
 from regard._errors import MaskError, ShapeError
 from regard._fit import as_geometry, as_size
 from regard._types import BoolArray, Geometry, IntArray
@@ -192,7 +192,7 @@ class ArrayLeaf(Mask):
         mine, others = self.arguments, other.arguments
         return len(mine) == len(others) and all(map(np.array_equal, mine, others))
 
-    @cached_property
+    @cached_attribute
     def _hash(self) -> int:
         arrays = [np.asarray(argument) for argument in self.arguments]
         return hash((type(self), *((array.shape, array.tobytes()) for array in arrays)))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from regard._cached import cached_attribute
 from regard._errors import MaskError
 from regard._fit import fits_lead
 from regard._types import Array, BoolArray, Geometry, IntArray, with_axes
@@ -164,7 +164,7 @@ class KeyPadding(ArrayLeaf):
         edges = self._runs
         return None if edges is None else RowSpans.from_edges(self._over_rows(edges, geometry), geometry.keys)
 
-    @cached_property
+    @cached_attribute
     def _runs(self) -> IntArray | None:
         return runs_of(self.kept)
 
@@ -244,7 +244,7 @@ class Documents(ArrayLeaf):
     def _of_keys(self) -> IntArray:
         return self.ids if self.key_ids is None else self.key_ids
 
-    @cached_property
+    @cached_attribute
     def _ranges(self) -> tuple[IntArray, IntArray] | None:
         """First key and end of each query's document, ``(*lead, Sq)`` each; None if one is in pieces."""
         lead = np.broadcast_shapes(self.ids.shape[:-1], self._of_keys.shape[:-1])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 from typing import TypeAlias
 
+from regard._cached import cached_attribute
 from regard._types import BoolArray, Geometry, IntArray
 
 from ._spans import RowSpans
@@ -43,7 +43,7 @@ class Expression(ABC):
         apart = {id(part): part for part in self.parts}  # one mask may serve many heads
         return sum(part.held_bytes for part in apart.values())
 
-    @cached_property
+    @cached_attribute
     def cacheable(self) -> bool:
         """Whether equal masks keep equal keys for good and are small, so that what was lowered may be used again."""
         return self.held_bytes <= MAX_CACHED_BYTES

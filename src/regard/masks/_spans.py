@@ -9,8 +9,12 @@ import numpy as np
 
 from regard._types import BoolArray, Geometry, IntArray
 
+from ._evaluate import cut
+
 # More ranges than this in a row cost a kernel more than the bits do.
 MAX_SPANS = 8
+# Pairs of a table that are looked at without a pause.
+_PIECE = 1 << 22
 
 
 @dataclass(eq=False, slots=True)
@@ -198,13 +202,27 @@ def runs_of(table: BoolArray) -> IntArray | None:
     IntArray or None
         Edges ``(..., rows, 2 * runs)``; slots that are not used hold an empty range at 0.
     """
-    turns = np.diff(table, axis=-1, prepend=False, append=False)
-    count = np.count_nonzero(turns, axis=-1)
-    most = int(count.max(initial=0))
-    if most > 2 * MAX_SPANS:
-        return None
-    runs = np.zeros((*count.shape, most), np.int64)
-    runs[np.arange(most) < count[..., None]] = np.nonzero(turns)[-1]
+    *planes, keys = table.shape
+    count, found = np.zeros(planes, np.int64), []
+    # Piece by piece, so that Ctrl-C is heard in between.
+    for piece in cut(slice(0, keys), max(64, _PIECE // max(1, count.size))):
+        part, last = table[..., piece], piece.stop == keys
+        width = part.shape[-1]
+        turns = np.empty((*planes, width + last), np.bool_)
+        np.not_equal(part[..., 1:], part[..., :-1], out=turns[..., 1:width])
+        turns[..., 0] = part[..., 0] ^ table[..., piece.start - 1] if piece.start else part[..., 0]
+        if last:
+            turns[..., width] = part[..., -1]
+        count += np.count_nonzero(turns, axis=-1)
+        if count.max(initial=0) > 2 * MAX_SPANS:
+            return None
+        found.append((piece.start, *turns.reshape(count.size, width + last).nonzero()))
+    runs = np.zeros((*planes, int(count.max(initial=0))), np.int64)
+    if runs.size:
+        at = np.concatenate([start + at for start, _, at in found])
+        if len(found) > 1:
+            at = at[np.argsort(np.concatenate([rows for _, rows, _ in found]), kind="stable")]
+        runs[np.arange(runs.shape[-1]) < count[..., None]] = at
     return runs
 
 

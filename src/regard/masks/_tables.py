@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from regard._cached import cached_attribute
 from regard._errors import MaskError
 from regard._fit import fits_lead, misfit
 from regard._libraries import of_ml_dtypes
@@ -144,7 +144,7 @@ class Blocks(ArrayLeaf):
         edges = runs.take(np.arange(*rows.indices(geometry.queries)) // self.block[0], axis=-2) * self.block[1]
         return RowSpans.from_edges(np.minimum(edges, geometry.keys), geometry.keys)
 
-    @cached_property
+    @cached_attribute
     def _runs(self) -> IntArray | None:
         return runs_of(self.array)
 

@@ -5,7 +5,8 @@ first order, by :math:`\delta o_{ic} = \sum_j P_{ij}\,\delta s_{ij}\,(v_{jc} - o
 maximum, sum and output with unit roundoff u, in T tiles of B keys, and stores its output with unit roundoff u_o, has
 
 .. math::
-    |\delta s_{ij}| &\le c_d\,u\,a_{ij} + u\,(2|s'_{ij}| + |s_{ij}| + |b_{ij}| + |s_{ij} - m_i|) + 4u
+    |\delta s_{ij}| &\le c_d\,(u\,a_{ij} + \epsilon\,|\text{scale}|)
+        + u\,(2|s'_{ij}| + |s_{ij}| + |b_{ij}| + |s_{ij} - m_i|) + 4u
         \;[+\,6u\,|s'_{ij}|], \qquad a_{ij} = |\text{scale}| \sum_c |q_{ic}||k_{jc}| \\
     B_{ic} &= \sum_j P_{ij}\,|v_{jc} - o_{ic}|\,|\delta s_{ij}| + c_n u \sum_j P_{ij}|v_{jc}|
         + u_o|o_{ic}| + n\,\eta_i \\
@@ -15,9 +16,12 @@ maximum, sum and output with unit roundoff u, in T tiles of B keys, and stores i
 where s' is the score before the bias b; the bracket is the softcap's tanh. Of several biases |b| is the sum of their
 sizes, and each but the last adds u times the score that it makes. :math:`c_n` counts B products of a tile, a rescale
 and an add per tile and one division, :math:`c_d` the D products of a score: worst case :math:`c_d = D, c_n = B + 2T +
-3`; for rounding errors of random sign their square roots (Higham & Mary 2019). :math:`\eta` is what a weight flushed
-below :math:`e^{-87}` (:math:`e^{-708}` in float64) can lose, and the smallest number. A sink multiplies weights and
-output by :math:`\sigma(L - \text{sink})`, whose relative error is at most that of :math:`e^L` and two roundings.
+3`; for rounding errors of random sign their square roots (Higham & Mary 2019). :math:`\epsilon`, half of the smallest
+number, is what a step of q · k loses below the normal numbers, before the scale multiplies it. :math:`\eta` is what a
+weight flushed below :math:`e^{-87}` (:math:`e^{-708}` in float64) can lose, and the smallest number. A sink multiplies
+weights and output by :math:`\sigma(L - \text{sink})`, computed in float64. As :math:`(\ln \sigma)' = 1 - \sigma`, its
+relative error is at most that of :math:`e^L`, what the difference was rounded by, :math:`2^{-53} |L - \text{sink}|`,
+and two roundings.
 """
 
 from __future__ import annotations
@@ -95,7 +99,7 @@ def forward_bounds(
     """
     q, k, v, P = (np.asarray(x, np.float64) for x in (query, key, value, weights))
     left = np.ones((1, 1)) if share is None else np.asarray(share, np.float64)[..., None]
-    unit, _ = _STORED[score_dtype(dtype).name]
+    unit, least = _STORED[score_dtype(dtype).name]
     lost = math.exp(-708 if dtype == "float64" else -87)
     keys, tiles = k.shape[-2], math.ceil(k.shape[-2] / tile_keys)
     c_d, c_n = q.shape[-1], min(tile_keys, keys) + 2 * tiles + 3
@@ -103,11 +107,13 @@ def forward_bounds(
         c_d, c_n = math.sqrt(c_d), math.sqrt(c_n)
     a = abs(scale) * (np.abs(q) @ np.swapaxes(np.abs(k), -1, -2))
     s, peak, moved = _scores(q, k, P, scale, biases, softcap, unit)
-    moved = P * (moved + c_d * unit * a)  # P |δs|
+    moved = P * (moved + c_d * (unit * a + abs(scale) * least / 2))  # P |δs|
     with np.errstate(divide="ignore", invalid="ignore"):
+        apart = np.where(left < 1, np.abs(np.log(left) - np.log1p(-left)), 0)  # |L - sink|
+        apart = np.where(left > 0, apart, 0)  # nothing is left to be wrong
         lse = peak[..., 0] + np.log(np.exp(np.where(P > 0, s - peak, -np.inf)).sum(axis=-1))
     lse_bound = moved.sum(axis=-1) + c_n * unit + unit * np.abs(np.where(np.isfinite(lse), lse, 0))
-    relative = (lse_bound + 2 * unit)[..., None]  # of the sink's factor
+    relative = (lse_bound + 2 * unit)[..., None] + 2.0**-53 * apart  # of the sink's factor
     bound = left * (
         _spread(moved, P, v) + (c_n * unit + weight_unit) * (P @ np.abs(v)) + np.abs(P @ v) * relative * (1 - left)
     )

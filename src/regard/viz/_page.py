@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard._errors import RegardError, ShapeError
-
-from ._write import write_whole
+from regard._files import write_whole
 
 _ROUNDING = 1e-4  # the only weight of a row may come out a little over 1
 _TOP = 65535

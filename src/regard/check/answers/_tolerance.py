@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
+from regard._cached import cached_attribute
 from regard._types import Array
 from regard.numerics import forward_bounds
 
@@ -134,7 +134,7 @@ class Judge:
     right: Array
     bound: Array
 
-    @cached_property
+    @cached_attribute
     def inexact(self) -> Array:
         """The bound without the promise that scores are exact."""
         return bound(replace(self.case, exact=False), self.dtype)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
+from regard._cached import cached_attribute
 from regard._types import Array
 from regard.check.answers._case import Case
 from regard.check.answers._tolerance import FAIL, Refused, bound
@@ -62,12 +62,12 @@ class Subject:
             raise UnansweredError(f"shape {answer.shape}")
         return answer
 
-    @cached_property
+    @cached_attribute
     def base(self) -> Array:
         """The answer to the case as it is."""
         return self(self.case)
 
-    @cached_property
+    @cached_attribute
     def slack(self) -> float:
         """How far two answers to the case may be apart."""
         return self.slack_of(self.case)

@@ -1,4 +1,4 @@
-"""Where a page may be written, and writing it whole or not at all."""
+"""Where a file may be written, and writing it whole or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard._errors import RegardError
 
 
 def destination(path: str | os.PathLike[str]) -> Path:
-    """Where a page for ``path`` will be written: symbolic links are followed, devices and pipes are written to.
+    """Where a file for ``path`` will be written: symbolic links are followed, devices and pipes are written to.
 
     Raises
     ------
@@ -20,7 +20,7 @@ def destination(path: str | os.PathLike[str]) -> Path:
         If nothing can be written there.
     """
     if not os.fspath(path):
-        raise RegardError("the page has no name: name a file")
+        raise RegardError("the file to write has no name: name one")
     given = Path(path)
     try:
         mode = given.stat().st_mode
@@ -30,7 +30,7 @@ def destination(path: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise _refused(given, error) from None
     except ValueError:
-        raise RegardError("the page's name holds a NUL character: name a file without one") from None
+        raise RegardError("the name of the file to write holds a NUL character: name one without") from None
     if stat.S_ISDIR(mode):
         raise RegardError(f"cannot write {given}: it is a directory; name a file in it")
     if not target.parent.is_dir():
@@ -40,25 +40,25 @@ def destination(path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def write_whole(path: str | os.PathLike[str], page: str) -> None:
-    """Write a page whole or not at all: readers see the old file until the new one is complete."""
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text whole or not at all: readers see the old file until the new one is complete."""
     target = destination(path)
     try:
         if target.exists() and not target.is_file():  # a device or a pipe: never replaced
             with target.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(page)
+                file.write(text)
         else:
-            _replace(target, page)
+            _replace(target, text)
     except OSError as error:
         raise _refused(target, error) from None
 
 
-def _replace(target: Path, page: str) -> None:
+def _replace(target: Path, text: str) -> None:
     part = target.with_name(f".regard-{secrets.token_hex(4)}.part")
     file = part.open("x", encoding="utf-8", newline="\n")  # exclusive: never somebody else's file
     try:
         with file:
-            file.write(page)
+            file.write(text)
         if target.exists():
             shutil.copymode(target, part)
         part.replace(target)
