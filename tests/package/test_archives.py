@@ -13,8 +13,8 @@ OUT = Path(os.environ["REGARD_PACKAGE"])
 TREE = OUT.parents[1]
 TOP = {
     ".clang-format", "CHANGELOG.md", "CMakeLists.txt", "CONTRIBUTING.md", "DESIGN.md", "LICENSE", "Makefile",
-    "PKG-INFO", "README.md", "benchmarks", "docs", "experiments", "native", "pyproject.toml", "requirements", "src", "tests",
-    "tools",
+    "PKG-INFO", "README.md", "benchmarks", "docs", "experiments", "native", "pyproject.toml", "requirements", "src",
+    "tests", "tools",
 }  # fmt: skip
 LEFTOVER = re.compile(r"(^|/)(__pycache__|build|dist|\.[^/]*)(/|$)|\.(so|pyd|pyc|o|whl|html~)$|\.egg-info")
 
