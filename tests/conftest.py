@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hypothesis
 import ml_dtypes
 import numpy as np
 import pytest
 
 import regard as rg
 from regard import _runtime
+
+# How long an example takes is the machine's business: one that is busy would fail.
+hypothesis.settings.register_profile("regard", deadline=None)
+hypothesis.settings.load_profile("regard")
 
 USABLE = [info.name for info in _runtime.describe() if info.usable]
 

@@ -92,7 +92,7 @@ def masks(rng, lead, heads, queries, keys):
 
 
 @pytest.mark.parametrize("name", USABLE)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(problem=problems())
 def test_engine_agrees_with_reference(name, problem):
     arrays, options = problem
@@ -100,7 +100,7 @@ def test_engine_agrees_with_reference(name, problem):
         assert_agrees(rg.attention_forward(*arrays, **options), *arrays, **options)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=problems(), rows=st.sampled_from([1, 7, 64]), keys=st.sampled_from([1, 5, 64]))
 def test_online_reference_agrees_with_the_materialised_one(problem, rows, keys):
     arrays, options = problem

@@ -23,7 +23,7 @@ from regard.masks._expression import MAX_CACHED_BYTES
 from regard.masks._lower import lower
 from regard.masks._spans import MAX_SPANS, OneRow, RowSpans
 
-thorough = settings(max_examples=400, deadline=None)
+thorough = settings(max_examples=400)
 ARRAY = np.ones((2, 2), bool)
 
 
@@ -85,7 +85,7 @@ def test_spans_agree_with_the_formula(case, data):
     assert_same(mask.keep(geometry, np.arange(start, stop), np.arange(geometry.keys)), want)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(cases(), st.data())
 def test_formula_takes_any_rows_and_keys(case, data):
     mask, geometry = case

@@ -21,7 +21,7 @@ WIDE = [Geometry((), 2, 150, 333, 200, rank=3), Geometry((2,), 1, 70, 200, Offse
 LENGTH = 131072
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(cases(), st.data())
 def test_the_mask_lies_between_its_bounds(case, data):
     mask, geometry = case
@@ -61,7 +61,7 @@ def test_bounds_follow_the_expression(mask, inner, outer):
         assert_same(got.to_dense(), np.broadcast_to(formula(want, geometry), geometry.shape))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(GENERATORS, st.sampled_from(WIDE), st.integers(1, 3), st.sampled_from([8, 64]))
 def test_certain_keys_and_evaluated_ones_make_the_whole(rng, geometry, depth, step):
     mask = expression(rng, geometry, depth, OPEN + CLOSED)
@@ -70,7 +70,7 @@ def test_certain_keys_and_evaluated_ones_make_the_whole(rng, geometry, depth, st
         assert_lowers(lower(mask, geometry), mask, geometry)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(GENERATORS, st.sampled_from([1, 8, 16]), st.integers(0, 70))
 def test_what_any_row_keeps(rng, step, keys):
     spans = RowSpans.from_ranges(np.zeros(4, np.int64), 0, keys)

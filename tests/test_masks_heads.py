@@ -23,7 +23,7 @@ NAMED = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cases())
 def test_the_same_mask_for_every_head_is_the_mask(case):
     mask, geometry = case

@@ -29,7 +29,7 @@ def test_the_judge_says_no():
             assert_lowers(bands, rg.Causal() if bands is wrong else rg.Full(), geometry)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cases(), st.integers(1, 8), st.sampled_from([0, 1, 8]))
 def test_bands_say_what_the_formula_says(case, band_rows, max_spans):
     mask, geometry = case
@@ -38,7 +38,7 @@ def test_bands_say_what_the_formula_says(case, band_rows, max_spans):
         assert_lowers(lower(mask, geometry, band_rows=band_rows), mask, geometry)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(cases(), st.integers(1, 8), st.data())
 def test_some_rows_lower_to_their_part_of_the_whole(case, band_rows, data):
     mask, geometry = case
@@ -50,7 +50,7 @@ def test_some_rows_lower_to_their_part_of_the_whole(case, band_rows, data):
         assert_same(decode(band, geometry), want[..., band.rows, :])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(cases(), st.integers(1, 30), st.integers(1, 30), st.integers(1, 8), st.integers(1, 3))
 def test_bits_that_are_cut_short_say_the_same(case, band_bytes, chunk_pairs, piece_rows, block_rows):
     mask, geometry = case

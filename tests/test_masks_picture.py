@@ -27,7 +27,7 @@ def say(error, *parts):
 # materialize
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(cases(), st.sampled_from([8, 20, 1 << 20]))
 def test_materialize_spells_out_every_pair(case, most):
     mask, g = case
@@ -232,7 +232,7 @@ def dense_count(table, tile):
     return np.array(judged, int).reshape(len(rows), len(columns))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(one_head, st.tuples(st.integers(1, 8), st.integers(1, 8)), st.sampled_from([1, 2, 3, 5, 7, 64]))
 def test_tiles_are_those_of_the_dense_table(case, tile, most):
     mask, geometry = case

@@ -76,7 +76,7 @@ def calls(draw):
     return inputs, attributes
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(calls())
 def test_against_the_operator_written_down(call):
     inputs, attributes = call

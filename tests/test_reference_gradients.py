@@ -33,7 +33,7 @@ def problems(draw):
     return arrays, options, rng
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problem=problems())
 def test_gradients_are_slopes_and_keep_the_laws(problem):
     arrays, options, rng = problem
