@@ -18,7 +18,8 @@ NATIVE = Path(__file__).parents[1] / "native"
 CXX = shutil.which("g++") or shutil.which("c++")
 FLAGS = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-pthread", "-mavx2", "-mfma", "-mf16c", "-DREGARD_X86"]
 EXACT = ["-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]  # as CMakeLists.txt has them
-SOURCES = ["tests/by_model.cc", *(f"core/{name}.cc" for name in ("attend", "cover", "pool", "schedule"))]
+CORE = ("attend", "chunks", "cover", "pool", "schedule", "workers")
+SOURCES = ["tests/by_model.cc", *(f"core/{name}.cc" for name in CORE)]
 DTYPES = {"float32": (0, np.float32), "float16": (2, np.float16), "bfloat16": (3, ml_dtypes.bfloat16)}
 
 pytestmark = pytest.mark.skipif("avx2" not in USABLE, reason="the model of AMX has the vectors of AVX2")

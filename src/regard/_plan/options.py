@@ -32,6 +32,8 @@ _PEERS = {
     "window_size": "mask=rg.Window(left=...), bounds inclusive",
     "local_window_size": "mask=rg.Window(left=...), bounds inclusive",
     "sliding_window": "mask=rg.Window(left=...), bounds inclusive",
+    "window": "mask=rg.Window(left=...), bounds inclusive",
+    "lengths": "mask=rg.KeyLengths(lengths)",
     "softmax_scale": "scale=",
     "sm_scale": "scale=",
     "logits_soft_cap": "softcap=",
