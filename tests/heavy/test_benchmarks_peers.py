@@ -17,6 +17,8 @@ from benchmarks import problems  # noqa: E402
 from benchmarks.peers import PEERS, _runtimes  # noqa: E402
 from regard.bench import Causal, Lengths, Problem, UnfairError, Window, obstacle, processors  # noqa: E402
 
+# torch says once per process that flex_attention is slow where it is not compiled.
+pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 ALL = problems.load()
 PLAIN = Problem("plain", "a test", (3, 2, 40, 8), (3, 2, 40, 8))
 # Who cannot be asked what a problem of problems.toml asks: by a part of the problem's name.

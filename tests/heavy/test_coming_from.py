@@ -17,6 +17,8 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 import regard as rg
 from test_docs_pages import DOCS, RUN
 
+# torch says once per process that flex_attention is slow where it is not compiled.
+pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 QUERIES, KEYS, D = 3, 5, 8
 # All scores are 0 and the values are the unit vectors: the output is the weights.
 Q, K, V = np.zeros((QUERIES, D), np.float32), np.zeros((KEYS, D), np.float32), np.eye(KEYS, D, dtype=np.float32)
