@@ -115,4 +115,6 @@ def conditions() -> Table:
     ]
     if "took_s" in found:
         rows.append(["the whole run", f"{found['took_s'] / 60:.0f} minutes"])
+    if "remark" in found:
+        rows.append(["remark", found["remark"]])
     return Table(["", "in this measurement"], rows)
