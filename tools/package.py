@@ -31,6 +31,8 @@ EXTRAS = ("cli", "models")
 # Every tests/test_*.py is run as installed but these.
 APART = {
     "benchmarks": "needs the extra bench; times nothing, but reads the tree",
+    "benchmarks_amx": "as benchmarks",
+    "benchmarks_fair": "as benchmarks",
     "bert": "needs the model, 90 MB",
     "concurrency": "needs threadpoolctl; threads are the native module's, whatever NumPy there is",
     "contributing": "reads src",
