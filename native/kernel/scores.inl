@@ -69,7 +69,7 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
 template <class N, int R, class Row>
 inline void few_scores(const Rows<Row>& key, int begin, int end, const typename N::T* query, int d, typename N::T scale,
                        typename N::T* to, const Ahead& ahead) {
-  constexpr int kGroups = R == 4 ? 2 : 4, kStep = kGroups * N::kLanes;
+  constexpr int kGroups = 2, kStep = kGroups * N::kLanes;
   int j = begin;
   for (; j + kStep <= end; j += kStep) few_scores_step<N, R, kGroups>(key, j, query, d, scale, to, ahead);
   for (; j + N::kLanes <= end; j += N::kLanes) few_scores_step<N, R, 1>(key, j, query, d, scale, to, ahead);
