@@ -20,7 +20,7 @@ FIGURES = {
     "performance": ("prefill", "short", "covered", "decode", "threads", "missed", "reached", "times", "left_out",
                     "conditions"),
     "growth": ("full", "causal", "window", "memory_full", "memory_window", "times", "peaks", "fits"),
-    "roofline": ("ceilings", "counted", "roof"),
+    "roofline": ("ceilings", "counted", "asked", "roof"),
 }  # fmt: skip
 LONG, HEAD = (1, 8, 2048, 64), (1, 32, 1, 128)
 PROBLEMS = (
@@ -214,6 +214,14 @@ def test_roofline(figure):
     assert not any("on two" in line for line in rest)  # the loops have one thread
     assert len(rest) == len(PROBLEMS) - 2
     assert "96 %" in figure("roofline.roof", made()).alt
+
+
+def test_what_a_missed_must_asks_for(figure):
+    # 150 ms of torch over a must of 3 are 50 ms, where the ceilings allow 96.5.
+    assert cells(figure("roofline.asked", made())) == ["2. a causal one | torch sdpa | 100 | 50 | 96.5 | 96 % | 193 %"]
+    good = made()
+    good["problems"]["a causal one"]["goals"] = []
+    assert cells(figure("roofline.asked", good))[0].startswith("none")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from regard import bench
 
@@ -22,6 +23,7 @@ class Workload:
     work: bench.Work
     rates: bench.Rates
     took_ms: float
+    outcome: dict[str, Any]
 
     @property
     def share(self) -> float:
@@ -38,6 +40,12 @@ class Workload:
         """GFLOP/s."""
         return self.work.flops / self.took_ms / 1e6
 
+    def missed(self) -> Iterator[tuple[str, float]]:
+        """Musts over another's time that were missed: over whom, and the milliseconds that they ask for."""
+        for goal in self.outcome.get("goals", ()):
+            if goal["mark"] == "missed" and goal["sign"] == "≥":
+                yield goal["what"], self.outcome["contestants"][goal["peer"]]["median_ms"] / goal["must"]
+
 
 def _workloads() -> Iterator[Workload]:
     """Problems of one thread with enough work that a ceiling means something."""
@@ -52,7 +60,7 @@ def _workloads() -> Iterator[Workload]:
         rates = bench.Rates.of(found["ceilings"], target, work.bytes)
         if rates is not None:
             number += 1
-            yield Workload(number, name, work, rates, row["median_ms"])
+            yield Workload(number, name, work, rates, row["median_ms"], outcome)
 
 
 def ceilings() -> Table:
@@ -82,6 +90,19 @@ def counted() -> Table:
     head = ["problem", "GFLOP", "million exp", "MB", "ms of products + exp", "ms of reading", "bound by", "took, ms",
             "share"]  # fmt: skip
     return Table(head, rows or [[NOT_THERE, *[""] * (len(head) - 1)]])
+
+
+def asked() -> Table:
+    """For each must that was missed: the time that it asks for, and how much of the ceilings that is."""
+    rows = []
+    loads = list(_workloads())
+    for load in loads:
+        least = load.work.least_ms(load.rates)
+        for what, asked_ms in load.missed():
+            row = [f"{load.number}. {load.name}", what, *map(bench.number, (load.took_ms, asked_ms, least))]
+            rows.append([*row, percent(load.share, 0), percent(least / asked_ms, 0)])
+    head = ["problem", "over what", "took, ms", "must take, ms", "least, ms", "share reached", "share asked for"]
+    return Table(head, rows or [["none" if loads else NOT_THERE, *[""] * (len(head) - 1)]])
 
 
 def roof() -> Picture:
