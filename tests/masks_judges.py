@@ -1,5 +1,7 @@
 """Judges of spans and of bands: each one asserts, and the tests that use it show that it can say no."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from masks_random import assert_same, formula
@@ -18,6 +20,18 @@ def assert_normal(spans):
         assert not unused[..., -1].all(), "wider than any row needs"
 
 
+def decode_row(band, shape):
+    """A row of edges, which are checked."""
+    edges, keys = [-1, *band.ranges, shape[-1] + 1], np.zeros(shape[-1], bool)
+    assert len(band.ranges) % 2 == 0
+    assert band.ranges != (0, shape[-1]), "a full band that does not say so"
+    assert all(type(edge) is int for edge in band.ranges)
+    assert all(a < b for a, b in pairwise(edges)), "ranges out of order, empty, or touching"
+    for begin, end in zip(band.ranges[::2], band.ranges[1::2], strict=True):
+        keys[begin:end] = True
+    return np.broadcast_to(keys, shape)
+
+
 def decode(band, geometry):
     """The band as bool of the full shape, range by range and bit by bit, without RowSpans."""
     rows = band.rows.stop - band.rows.start
@@ -28,6 +42,9 @@ def decode(band, geometry):
     if band.kind == "bytes":
         assert band.data.dtype == np.bool_
         return np.broadcast_to(band.data, shape)
+    if band.kind == "row":
+        assert band.data is None
+        return decode_row(band, shape)
     assert band.data.flags.c_contiguous
     if band.kind == "bits":
         assert band.data.dtype == np.uint8

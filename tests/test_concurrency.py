@@ -15,7 +15,7 @@ import regard as rg
 from conftest import USABLE
 from judges import assert_same_bits
 from processes import linux, run
-from regard import _runtime
+from regard import _native, _runtime
 
 # -- threads ------------------------------------------------------------------------------------------------------
 
@@ -223,6 +223,24 @@ def test_threads_by_default_are_the_processors_allowed():
     assert run("print(rg.plan(x, x, x).threads)", REGARD_NUM_THREADS="")[0] == str(len(os.sched_getaffinity(0)))
 
 
+WOKEN = """
+os.sched_setaffinity(0, range(os.cpu_count()))
+tasks = lambda: len(os.listdir("/proc/self/task"))
+before = tasks()
+rg.attention(x[:, :8], x[:, :8], x[:, :8])
+small = tasks() - before
+rg.attention(x, x, x)
+print(small, min(tasks() - before, 1), min(len(os.sched_getaffinity(0)) - 1, 1))
+"""
+
+
+@linux
+def test_threads_by_default_are_woken_for_what_is_worth_them():
+    """A small call leaves the processors uncounted; a large one uses them."""
+    small, large, others = run(WOKEN, REGARD_NUM_THREADS="")
+    assert (small, large) == ("0", others)
+
+
 # -- other libraries ----------------------------------------------------------------------------------------------
 
 NEIGHBOURS = """
@@ -270,10 +288,6 @@ def test_the_environment_is_read_with_care(monkeypatch):
             read()
 
 
-def test_threads_where_there_is_no_affinity(monkeypatch):
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 12)
-    monkeypatch.setattr(_runtime, "settings", _runtime.Settings)
-    assert _runtime.num_threads() == 12
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert _runtime.num_threads() == 1
+def test_processors_are_those_that_python_counts():
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert _native.processors() == allowed

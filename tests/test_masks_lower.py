@@ -100,7 +100,7 @@ def test_a_view_keeps_strides():
         (rg.Empty() | ~rg.Empty(), "full", None),
         (rg.Window(), "full", None),
         (rg.KeyLengths(40), "full", None),
-        (rg.Empty(), "spans", (1, 1, 1, 0, 2)),
+        (rg.Empty(), "row", None),
         (rg.Causal(), "spans", (1, 1, 20, 1, 2)),
         (rg.Causal() & ~rg.Window(left=3), "spans", (1, 1, 20, 1, 2)),
         (~(rg.Window(left=2, right=2) & rg.KeyLengths([30, 40])), "spans", (2, 1, 20, 2, 2)),
@@ -110,7 +110,8 @@ def test_a_view_keeps_strides():
         (~rg.Dense(np.arange(80).reshape(2, 1, 1, 40) % 2 == 0), "bits", (2, 1, 20, 5)),
         (rg.Causal() | rg.Dense(np.ones((1, 3, 20, 1), bool)), "bits", (1, 3, 20, 5)),
         (~rg.Dense(np.eye(20, 1, dtype=bool)), "bits", (1, 1, 20, 5)),
-        (rg.Prefix(30), "spans", (1, 1, 1, 1, 2)),
+        (rg.Prefix(30), "row", None),
+        (rg.Prefix(30) & ~rg.Prefix(3) | rg.KeyLengths(2), "row", None),
         (rg.Prefix(10**30), "full", None),
         (rg.Global(3), "spans", (1, 1, 20, 1, 2)),
         (rg.Global(20), "full", None),
@@ -169,7 +170,7 @@ def test_many_ranges_become_bits():
         return mask
 
     geometry = Geometry((), 1, 3, 40)
-    for count, kind in [(_lower.MAX_SPANS, "spans"), (_lower.MAX_SPANS + 1, "bits")]:
+    for count, kind in [(_lower.MAX_SPANS, "row"), (_lower.MAX_SPANS + 1, "bits")]:
         bands = list(lower(stripes(count), geometry))
         assert [band.kind for band in bands] == [kind]
         assert_lowers(bands, stripes(count), geometry)
@@ -178,9 +179,9 @@ def test_many_ranges_become_bits():
 @pytest.mark.parametrize(
     "mask", [rg.Full(), rg.Empty(), rg.Causal(), rg.KeyLengths(0), rg.Dense(np.ones((5, 0), bool))]
 )
-def test_no_keys_is_spans_of_width_0(mask):
+def test_no_keys_is_a_row_of_no_range(mask):
     (band,) = lower(mask, Geometry((2,), 3, 5, 0))
-    assert (band.kind, band.data.shape) == ("spans", (1, 1, 1, 0, 2))
+    assert (band.kind, band.ranges) == ("row", ())
 
 
 @pytest.mark.parametrize("mask", [rg.Causal(), ~rg.Dense(np.ones((1, 4), bool)), rg.Dense(np.ones((0, 4), bool))])

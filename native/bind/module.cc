@@ -11,8 +11,14 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
+
+#ifdef __linux__
+#include <sched.h>
+#endif
 
 #include "attend.h"
 #include "cpu.h"
@@ -80,19 +86,64 @@ std::vector<int64_t> place_heads(const Py_ssize_t* sizes, const Py_ssize_t* stri
   return offsets;
 }
 
+// The 64-bit numbers of a contiguous buffer.
+std::vector<int64_t> numbers_of(nb::handle array) {
+  const Buffer buffer(array, false, sizeof(int64_t));
+  const int64_t* first = reinterpret_cast<const int64_t*>(buffer.data());
+  return {first, first + buffer.view().len / static_cast<Py_ssize_t>(sizeof(int64_t))};
+}
+
 // An array with the place of each of its heads: what view.h calls Strided.
 class View {
  public:
   View(nb::handle array, nb::handle heads, ptrdiff_t row, ptrdiff_t col, bool writable)
-      : array_(array, writable), heads_(heads, false, sizeof(int64_t)), row_(row), col_(col) {}
+      : array_(array, writable), heads_(numbers_of(heads)), row_(row), col_(col) {}
 
-  Input input() const { return {array_.data(), heads(), row_, col_}; }
-  Output output() const { return {array_.data(), heads(), row_, col_}; }
+  // An array laid over the scores: an axis of size 1 serves all of its rows, or all of its keys. `heads` are the
+  // numbers of those to take, None for all.
+  static View over(nb::handle array, const Grid& grid, nb::handle heads) {
+    View view(array);
+    const Py_buffer& b = view.array_.view();
+    const size_t axes = static_cast<size_t>(b.ndim) - 2;
+    view.heads_ = place_heads(b.shape, b.strides, axes, grid, 1);
+    view.take(heads);
+    view.row_ = b.shape[axes] == 1 ? 0 : b.strides[axes];
+    view.col_ = b.shape[axes + 1] == 1 ? 0 : b.strides[axes + 1];
+    return view;
+  }
+
+  // Numbers along the last axis laid along the diagonals: query i and key j find theirs at start + j - i. There is one
+  // start for all batch entries, or one for each.
+  static View along(nb::handle array, const Grid& grid, const std::vector<int64_t>& starts, nb::handle heads) {
+    View view(array);
+    const Py_buffer& b = view.array_.view();
+    const size_t axes = static_cast<size_t>(b.ndim) - 1;
+    view.col_ = b.strides[axes];
+    view.row_ = -view.col_;
+    view.heads_ = place_heads(b.shape, b.strides, axes, grid, 1);
+    for (size_t n = 0; n < view.heads_.size(); ++n) {
+      const size_t entry = starts.size() == 1 ? 0 : n / static_cast<size_t>(grid.back());
+      view.heads_[n] += starts[entry] * view.col_;
+    }
+    view.take(heads);
+    return view;
+  }
+
+  Input input() const { return {array_.data(), heads_.data(), row_, col_}; }
+  Output output() const { return {array_.data(), heads_.data(), row_, col_}; }
 
  private:
-  const int64_t* heads() const { return reinterpret_cast<const int64_t*>(heads_.data()); }
+  explicit View(nb::handle array) : array_(array, false), row_(0), col_(0) {}
 
-  Buffer array_, heads_;
+  void take(nb::handle heads) {
+    if (heads.is_none()) return;
+    std::vector<int64_t> taken = numbers_of(heads);
+    for (int64_t& head : taken) head = heads_[static_cast<size_t>(head)];
+    heads_ = std::move(taken);
+  }
+
+  Buffer array_;
+  std::vector<int64_t> heads_;
   ptrdiff_t row_, col_;
 };
 
@@ -124,11 +175,31 @@ class Operand {
   ptrdiff_t row_, col_;
 };
 
-struct Band {
-  int kind;
-  const View* rows;
-  int width;
-  int64_t begin, end;
+// What the query rows [begin, end) keep.
+class Band {
+ public:
+  Band(int kind, const View* rows, int width, int64_t begin, int64_t end)
+      : begin(begin), end(end), kind_(kind), width_(width), rows_(rows) {}
+
+  // Spans that all rows of all heads keep, by their edges.
+  static Band alike(std::vector<int64_t> edges, int64_t heads, int64_t begin, int64_t end) {
+    Band band(Mask::kSpans, nullptr, static_cast<int>(edges.size() / 2), begin, end);
+    band.edges_ = std::move(edges);
+    band.heads_.resize(static_cast<size_t>(heads));
+    return band;
+  }
+
+  Mask mask() const {
+    const Input own{reinterpret_cast<const char*>(edges_.data()), heads_.data(), 0, 0};
+    return {static_cast<Mask::Kind>(kind_), rows_ ? rows_->input() : own, width_, begin};
+  }
+
+  const int64_t begin, end;
+
+ private:
+  int kind_, width_;
+  const View* rows_;
+  std::vector<int64_t> edges_, heads_;
 };
 
 std::optional<Buffer> optional_buffer(nb::handle array, bool writable) {
@@ -159,6 +230,19 @@ class ScoreMap {
   std::vector<Bias> biases_;
 };
 
+// Those that this thread may run on, as far as that can be asked.
+int processors() {
+#ifdef __linux__
+  std::vector<unsigned long> may(16);  // of 1024 of them; the kernel refuses fewer than it has
+  for (; may.size() <= 1024; may.resize(2 * may.size())) {
+    const size_t bytes = may.size() * sizeof(unsigned long);
+    cpu_set_t* set = reinterpret_cast<cpu_set_t*>(may.data());
+    if (sched_getaffinity(0, bytes, set) == 0) return std::max(1, CPU_COUNT_S(bytes, set));
+  }
+#endif
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 // One kernel: an instruction set and the dtype of the inputs.
 const Engine& engine_of(const std::string& target, int dtype) {
   for (const Target& t : targets()) {
@@ -179,14 +263,12 @@ Problem make_problem(const Input& query, const Input& key, const Input& value, c
   p.dv = n.dv;
   p.row_begin = band.begin;
   p.row_end = band.end;
-  p.mask.kind = static_cast<Mask::Kind>(band.kind);
-  if (band.rows) p.mask.rows = band.rows->input();
-  p.mask.width = band.width;
-  p.mask.first_row = band.begin;
+  p.mask = band.mask();
   return p;
 }
 
-// What calls have in common whose heads are alike: all that is not read from the arrays.
+// What calls have in common whose heads are alike: all that is not read from the arrays. Without a number of threads
+// they are as many as there are processors: to count these takes as long as a small call's arithmetic.
 class Call {
  public:
   Call(const std::string& target, int dtype, int threads, const Grid& grid, int64_t group)
@@ -207,7 +289,9 @@ class Call {
     p.out = o.output();
     if (s) p.state = s->output();
     p.stats = {data(row_max), data(row_sum), data(row_lse)};
-    run([&](const Poll& poll) { return regard::attend(engine_, p, threads_, poll); });
+    const bool alone = worthwhile_threads(p, 2) == 1;
+    const int threads = threads_ > 0 ? threads_ : alone ? 1 : processors();
+    run([&](const Poll& poll) { return regard::attend(engine_, p, threads, poll); });
   }
 
  private:
@@ -291,12 +375,17 @@ std::vector<std::tuple<std::string, bool, std::string>> told_targets() {
 }
 
 void add_parts(nb::module_& m) {
-  nb::class_<View>(m, "View").def(nb::init<nb::handle, nb::handle, ptrdiff_t, ptrdiff_t, bool>(), "array"_a, "heads"_a,
-                                  "row"_a, "col"_a, "writable"_a = false);
+  nb::class_<View>(m, "View")
+      .def(nb::init<nb::handle, nb::handle, ptrdiff_t, ptrdiff_t, bool>(), "array"_a, "heads"_a, "row"_a, "col"_a,
+           "writable"_a = false)
+      .def_static("over", &View::over, "array"_a, "grid"_a, "heads"_a.none())
+      .def_static("along", &View::along, "array"_a, "grid"_a, "starts"_a, "heads"_a.none());
   nb::class_<Sizes>(m, "Sizes")
       .def(nb::init<int64_t, int64_t, int64_t, int, int>(), "heads"_a, "queries"_a, "keys"_a, "d"_a, "dv"_a);
-  nb::class_<Band>(m, "Band").def(nb::init<int, const View*, int, int64_t, int64_t>(), "kind"_a, "rows"_a.none(),
-                                  "width"_a, "begin"_a, "end"_a, nb::keep_alive<1, 3>());
+  nb::class_<Band>(m, "Band")
+      .def(nb::init<int, const View*, int, int64_t, int64_t>(), "kind"_a, "rows"_a.none(), "width"_a, "begin"_a,
+           "end"_a, nb::keep_alive<1, 3>())
+      .def_static("alike", &Band::alike, "edges"_a, "heads"_a, "begin"_a, "end"_a);
   nb::class_<ScoreMap>(m, "ScoreMap")
       .def(nb::init<double, double, nb::handle>(), "scale"_a, "softcap"_a, "sinks"_a.none())
       .def("add_bias", &ScoreMap::add_bias, "view"_a, "dtype"_a, nb::keep_alive<1, 2>());
@@ -322,6 +411,7 @@ void add_questions(nb::module_& m) {
       .def("chunk_bytes", &Question::chunk_bytes)
       .def("task_pairs", &Question::task_pairs);
   m.def("kernel", &kernel, "target"_a, "dtype"_a, "d"_a, "dv"_a);
+  m.def("processors", &processors);
   m.def("enable", &enable_by_name, "target"_a);
   m.def("targets", &told_targets);
 }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -34,8 +33,7 @@ class HasShapeAndDType(Protocol):
     def dtype(self) -> Any: ...
 
 
-@dataclass(eq=False, slots=True)
-class Operands:
+class Operands(NamedTuple):
     """The arrays that a call reads, as NumPy sees them, and the library that they came from."""
 
     query: Array
@@ -54,8 +52,10 @@ class Operands:
         UnsupportedError, DTypeError
             As `as_input`; and where the libraries differ.
         """
-        if type(query) is type(key) is type(value) is np.ndarray and bias is None and sinks is None:
-            return cls(query, key, value)  # as the intake would, in a third of the time
+        plain = bias is None or (isinstance(bias, Bias) and not bias.arrays)
+        if plain and sinks is None and type(query) is type(key) is type(value) is np.ndarray:
+            # As the intake would, in a third of the time.
+            return tuple.__new__(cls, (query, key, value, bias, None, NUMPY))
         intake = Intake()
         return cls(
             intake.floats("query", query),

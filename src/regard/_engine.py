@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
 
 from regard import _native, _runtime
 from regard._arrays import Operands
-from regard._plan import Asked, Plan, Problem, Tiles, make_plan
+from regard._plan import Asked, Plan, Problem, Tiles, make_plan, most_keys
 from regard._types import FLOAT_DTYPES, Array, Geometry, IntArray, score_dtype
 from regard.biases import Bias, Table
-from regard.masks import Full
-from regard.masks._lower import Band, lower
+from regard.masks import Full, Mask
+from regard.masks._lower import Band, lower, lower_row
+from regard.masks._spans import MAX_SPANS, Ranges
 
 # Calls that a process keeps ready, and the most bytes that the lowered mask of each takes, with where its heads begin.
 MAX_PREPARED = 64
@@ -30,18 +32,28 @@ class Form:
     When decoding, each step has a number of keys that was never seen, and this is what it need not make anew.
     """
 
-    __slots__ = ("attend", "engine", "map", "out_shape", "problem")
+    __slots__ = ("attend", "engine", "full", "keeps_rows", "map", "most_keys", "out_shape", "problem")
 
     def __init__(self, problem: Problem, engine: _runtime.Engine) -> None:
         g = problem.geometry
         # Without the mask, whose array may be the user's, and positions, which may be many.
         self.problem = Problem(Geometry(g.lead, g.heads, g.queries, 0, 0, g.rank), Full(), *problem[2:])
         self.engine = engine
+        self.most_keys = most_keys(problem.total_heads, g.queries)
         self.out_shape = problem.user_shape(g.queries, problem.dv)
         target, _, threads = engine
-        self.attend = _native.Call(target, dtype_number(problem), threads, _grid(problem), problem.group).attend
+        self.attend = _native.Call(target, dtype_number(problem), threads or 0, _grid(problem), problem.group).attend
+        self.full = _native.Band(_KINDS["full"], None, 0, 0, g.queries)
+        self.keeps_rows = 8 * (problem.total_heads + 2 * MAX_SPANS) <= MAX_KEPT_BYTES
         varies = problem.bias or problem.sinks
         self.map = None if varies else _native.ScoreMap(problem.scale, problem.softcap, None)
+
+    def band(self, ranges: Ranges, keys: int) -> _native.Band:
+        """Return the band of all queries that each keep the same of so many keys."""
+        problem = self.problem
+        if ranges == (0, keys):
+            return self.full
+        return _native.Band.alike(ranges, problem.total_heads, 0, problem.geometry.queries)
 
 
 class Prepared:
@@ -51,19 +63,31 @@ class Prepared:
     kept, a large one each time, band by band.
     """
 
-    __slots__ = ("_attend", "_engine", "_kept", "_map", "_plan", "out_shape", "problem")
+    __slots__ = ("_form", "_kept", "_plan", "geometry", "mask")
 
-    def __init__(self, form: Form, problem: Problem) -> None:
-        self.problem, self.out_shape = problem, form.out_shape
-        self._engine, self._attend, self._map = form.engine, form.attend, form.map
-        self._kept: tuple[_native.Band, ...] | None = None
+    def __init__(self, form: Form, mask: Mask, geometry: Geometry) -> None:
+        self._form, self.mask, self.geometry = form, mask, geometry
+        # A mask that is one row, as in most steps of decoding, needs no band of ours.
+        ranges = lower_row(mask, geometry, 0, geometry.queries) if form.keeps_rows else None
+        self._kept = None if ranges is None else [form.band(ranges, geometry.keys)]
         self._plan: Plan | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """What is computed."""
+        return Problem(self.geometry, self.mask, *self._form.problem[2:])
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """Shape of the output."""
+        return self._form.out_shape
 
     @property
     def plan(self) -> Plan:
         """How it is run, in words and numbers that the run has no use for: made when they are first asked for."""
-        if self._plan is None:
-            self._plan = make_plan(self.problem, self._engine)
+        engine = self._form.engine
+        if self._plan is None or not (engine[2] or self._plan.threads == _runtime.num_threads()):
+            self._plan = make_plan(self.problem, engine)
         return self._plan
 
     def run(
@@ -79,11 +103,11 @@ class Prepared:
 
         ``state`` is the output before any sink; the row statistics are contiguous ``(..., heads, Sq)``.
         """
-        q, k, v = operands.query, operands.key, operands.value
-        map_ = score_map(self.problem, operands) if self._map is None else self._map
+        q, k, v, attend = operands.query, operands.key, operands.value, self._form.attend
+        map_ = self._form.map or score_map(self.problem, operands)
         try:
-            for band in self._lower() if self._kept is None else self._kept:
-                self._attend(q, k, v, out, state, row_max, row_sum, lse, band, map_)
+            for band in self._kept or self._lower():
+                attend(q, k, v, out, state, row_max, row_sum, lse, band, map_)
         except MemoryError as error:
             raise out_of_memory(error, self.plan) from None
 
@@ -91,12 +115,13 @@ class Prepared:
         bands, size, problem = [], 0, self.problem
         for band in lower(problem.mask, problem.geometry):
             native = native_band(band, problem)
-            size += 0 if band.data is None else band.data.nbytes + 8 * problem.total_heads
+            if band.kind != "full":
+                size += 8 * problem.total_heads + (8 * len(band.ranges) if band.data is None else band.data.nbytes)
             if size <= MAX_KEPT_BYTES:
                 bands.append(native)
             yield native
         if size <= MAX_KEPT_BYTES:
-            self._kept = tuple(bands)
+            self._kept = bands
 
 
 def out_of_memory(error: MemoryError, plan: Plan) -> MemoryError:
@@ -112,12 +137,15 @@ def out_of_memory(error: MemoryError, plan: Plan) -> MemoryError:
 
 def prepare(asked: Asked, bias: Bias | None) -> Prepared:
     """Check a call and make it ready for the target and the threads in force, once for equal ones that may be kept."""
-    name = _runtime.engine(), asked
-    call = _prepared.get(name) if asked.lasting else None
+    name, lasting = (_runtime.engine(), asked), asked.lasting
+    call = _prepared.get(name) if lasting else None
     if call is None:
-        call = _made(*name)
+        form = _form(*name)
+        call = Prepared(form, asked.mask, asked.geometry_like(form.problem.geometry, form.most_keys))
+        if lasting:
+            _keep(_prepared, name, call)
     if bias is not None:
-        bias.check(call.problem.geometry)
+        bias.check(call.geometry)
     return call
 
 
@@ -126,16 +154,10 @@ _prepared: dict[tuple[_runtime.Engine, Asked], Prepared] = {}
 _forms: dict[tuple[_runtime.Engine, tuple[Any, ...]], Form] = {}
 
 
-def _made(engine: _runtime.Engine, asked: Asked) -> Prepared:
+def _form(engine: _runtime.Engine, asked: Asked) -> Form:
     name = engine, asked.form
     form = _forms.get(name)
-    if form is None:
-        problem = asked.problem()
-        form = _keep(_forms, name, Form(problem, engine))
-    else:
-        problem = asked.problem_like(form.problem)
-    call = Prepared(form, problem)
-    return _keep(_prepared, (engine, asked), call) if asked.lasting else call
+    return form or _keep(_forms, name, Form(asked.problem(), engine))
 
 
 def _keep(kept: dict[_K, _T], name: _K, made: _T) -> _T:
@@ -184,6 +206,12 @@ def _dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
+@lru_cache(maxsize=16)
+def _number(dtype: np.dtype[Any]) -> int:
+    """Native number of a dtype."""
+    return FLOAT_DTYPES.index(dtype.name)
+
+
 def dtype_number(problem: Problem) -> int:
     """Native number of the inputs' dtype."""
     return FLOAT_DTYPES.index(problem.dtype)
@@ -206,9 +234,12 @@ def score_map(problem: Problem, operands: Operands, heads: IntArray | None = Non
     map_ = _native.ScoreMap(problem.scale, problem.softcap, sinks)
     if operands.bias is not None:
         for term in operands.bias.lower(g, score_dtype(problem.dtype)):
-            values = term.values if isinstance(term, Table) else term
-            lay = diagonals(term, heads) if isinstance(term, Table) else overlay(term, problem, heads)
-            map_.add_bias(lay, FLOAT_DTYPES.index(values.dtype.name))
+            if isinstance(term, Table):
+                map_.add_bias(
+                    _native.View.along(term.values, _grid(problem), term.starts, heads), _number(term.values.dtype)
+                )
+            else:
+                map_.add_bias(overlay(term, problem, heads), _number(term.dtype))
     return map_
 
 
@@ -219,17 +250,7 @@ def view(array: Array, heads: IntArray, writable: bool = False) -> _native.View:
 
 def overlay(array: Array, problem: Problem, heads: IntArray | None = None) -> _native.View:
     """Native view of an array laid over the scores: an axis of size 1 serves all of its rows, or all of its keys."""
-    (rows, cols), (row, col) = array.shape[-2:], array.strides[-2:]
-    offsets = head_offsets(array, problem)
-    offsets = offsets if heads is None else offsets[heads]
-    return _native.View(array, offsets, 0 if rows == 1 else row, 0 if cols == 1 else col)
-
-
-def diagonals(table: Table, heads: IntArray | None = None) -> _native.View:
-    """Native view of a table of distances, laid over the scores: a row down is a number back."""
-    size = table.values.itemsize
-    offsets = np.ascontiguousarray(table.start).ravel() * size
-    return _native.View(table.values, offsets if heads is None else offsets[heads], -size, size)
+    return _native.View.over(array, _grid(problem), heads)
 
 
 def head_offsets(array: Array, problem: Problem, group: int = 1) -> IntArray:
@@ -248,11 +269,15 @@ def _grid(problem: Problem) -> tuple[int, ...]:
 
 def native_band(band: Band, problem: Problem, heads: IntArray | None = None) -> _native.Band:
     """Native form of a band, for all heads or for the numbered ones."""
-    if band.data is None:
-        return _native.Band(_KINDS[band.kind], None, 0, band.rows.start, band.rows.stop)
-    data, width = band.data, 0
+    rows, data, width = band.rows, band.data, 0
+    if band.kind == "row":
+        return _native.Band.alike(
+            band.ranges, problem.total_heads if heads is None else len(heads), rows.start, rows.stop
+        )
+    if data is None:
+        return _native.Band(_KINDS[band.kind], None, 0, rows.start, rows.stop)
     if band.kind == "spans":
         width = data.shape[-2]
         data = data.reshape(*data.shape[:-2], 2 * width)
     table = overlay(data, problem, heads)
-    return _native.Band(_KINDS[band.kind], table, width, band.rows.start, band.rows.stop)
+    return _native.Band(_KINDS[band.kind], table, width, rows.start, rows.stop)

@@ -8,6 +8,13 @@ class View:
     """An array with the byte offset of each of its heads, and the byte strides of its rows and columns."""
 
     def __init__(self, array: Array, heads: Array, row: int, col: int, writable: bool = False) -> None: ...
+    @staticmethod
+    def over(array: Array, grid: Sequence[int], heads: Array | None) -> View:
+        """Lay an array over the scores, an axis of size 1 over all; ``heads`` are the numbers of those to take."""
+
+    @staticmethod
+    def along(array: Array, grid: Sequence[int], starts: Sequence[int], heads: Array | None) -> View:
+        """Lay the last axis along the diagonals: query i and key j find theirs at ``start + j - i`` of their entry."""
 
 class Sizes:
     """What a call counts."""
@@ -18,6 +25,9 @@ class Band:
     """A band of lowered mask: kind 0 full, 1 spans, 2 bits, 3 bytes; query rows [begin, end)."""
 
     def __init__(self, kind: int, rows: View | None, width: int, begin: int, end: int) -> None: ...
+    @staticmethod
+    def alike(edges: Sequence[int], heads: int, begin: int, end: int) -> Band:
+        """Make the band whose rows, of all heads, keep the same spans."""
 
 class ScoreMap:
     """What happens to a score: scale, softcap (0: none), a sink per head (float64), and biases."""
@@ -74,5 +84,6 @@ class Question:
         """Count the pairs that each task computes, in the order in which tasks are handed out."""
 
 def kernel(target: str, dtype: int, d: int, dv: int) -> tuple[int, int, int]: ...
+def processors() -> int: ...
 def enable(target: str) -> str | None: ...
 def targets() -> list[tuple[str, bool, str]]: ...

@@ -22,6 +22,9 @@ OPT_IN = ("amx",)
 # Unit roundoff of the weights as they multiply their values, where a target rounds them for that.
 WEIGHT_UNITS = {("amx", "bfloat16"): 2.0**-8}
 _MAX_THREADS = 1024
+# Target, the reason for it, and threads at most: None where as many as there are processors, which are counted when
+# there is work for more than one.
+Engine: TypeAlias = tuple[str, str, int | None]
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,11 @@ class Settings:
     def chosen(self) -> tuple[str, str]:
         """Name of the target and the reason for it."""
         return _best() if self.target is None else (self.target, f"asked for by {self.source}")
+
+    @cached_attribute
+    def engine(self) -> Engine:
+        """What a call runs with."""
+        return *self.chosen, self.num_threads
 
 
 _settings: ContextVar[Settings | None] = ContextVar("regard_settings", default=None)
@@ -119,10 +127,7 @@ def num_threads() -> int:
     return settings().num_threads or _processors()
 
 
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+_processors = _native.processors
 
 
 def chosen() -> tuple[str, str]:
@@ -130,15 +135,9 @@ def chosen() -> tuple[str, str]:
     return settings().chosen
 
 
-# Target, the reason for it, and threads at most.
-Engine: TypeAlias = tuple[str, str, int]
-
-
 def engine() -> Engine:
     """Tell what a call that begins now will run with."""
-    now = settings()
-    target, why = now.chosen
-    return target, why, now.num_threads or _processors()
+    return settings().engine
 
 
 class Configuration:

@@ -8,3 +8,4 @@ from .problem import Asked as Asked
 from .problem import Problem as Problem
 from .problem import make_problem as make_problem
 from .problem import read as read
+from .shapes import most_keys as most_keys

@@ -12,7 +12,7 @@ from regard._errors import AlignmentError, MaskError, UnsupportedError
 from regard._libraries import as_numpy, library_of
 from regard._types import Offsets
 from regard.biases import Bias
-from regard.masks import Dense, Full, KeyLengths, Mask
+from regard.masks import Dense, Full, Mask
 from regard.masks._arguments import as_array
 
 _FULL = Full()
@@ -126,9 +126,8 @@ def resolve_offset(
 
     ``other`` names what depends on positions beside the mask, None for nothing.
     """
-    positional = mask.positional or other is not None
     if q_offset is None:
-        if queries == keys or not positional:
+        if queries == keys or not (mask.positional or other is not None):
             return 0
         what = repr(mask) if mask.positional else other
         raise AlignmentError(
@@ -140,7 +139,7 @@ def resolve_offset(
     if q_offset == "start":
         return 0
     if q_offset == "end":
-        if positional and any(isinstance(leaf, KeyLengths) for leaf in mask.leaves):
+        if mask.ends_early and (mask.positional or other is not None):
             raise AlignmentError(
                 f'q_offset="end" counts from the last of {keys} keys, but {mask!r} says that sequences end earlier: '
                 "pass q_offset=lengths - Sq"

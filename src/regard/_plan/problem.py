@@ -87,7 +87,8 @@ class Asked(NamedTuple):
     def form(self) -> tuple[Any, ...]:
         """All but the mask, positions, and the number of keys."""
         key, value = self.key, self.value
-        return self.query, len(key), key[:-2], key[-1:], len(value), value[:-2], value[-1:], self[5:]
+        values = None if value == key else (len(value), value[:-2], value[-1:])
+        return self.query, len(key), key[:-2], key[-1:], values, self[5:]
 
     @property
     def lasting(self) -> bool:
@@ -118,17 +119,20 @@ class Asked(NamedTuple):
             self.sinks is not None, (key[:-2], value[:-2]),
         )  # fmt: skip
 
-    def problem_like(self, checked: Problem) -> Problem:
-        """Check what may differ from a checked call of an equal form."""
-        lead, heads, *_, rank = checked.geometry
-        check_lengths(self.query, self.key, self.value, lead, heads)
-        return Problem(self._geometry(lead, heads, rank), self.mask, *checked[2:])
+    def geometry_like(self, checked: Geometry, most_keys: int) -> Geometry:
+        """Check what may differ from a checked call of an equal form, which may have up to ``most_keys``."""
+        lead, heads, _, _, _, rank = checked
+        keys = self.key[-2]
+        if keys != self.value[-2] or keys > most_keys:
+            check_lengths(self.query, self.key, self.value, lead, heads)
+        return self._geometry(lead, heads, rank)
 
     def _geometry(self, lead: Shape, heads: int, rank: int) -> Geometry:
         queries, keys, mask = self.query[-2], self.key[-2], self.mask
         offset = resolve_offset(self.q_offset, mask, "the bias" if self.positional_bias else None, lead, queries, keys)
-        geometry = Geometry(lead, heads, queries, keys, offset, rank)
-        mask.check(geometry)
+        geometry = tuple.__new__(Geometry, (lead, heads, queries, keys, offset, rank))  # as Geometry(...), and faster
+        if not mask.fits_all:
+            mask.check(geometry)
         return geometry
 
 

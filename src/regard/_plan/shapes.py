@@ -30,6 +30,11 @@ MAX_HEADS = 2**31  # offsets of all heads lie in memory
 MAX_PAIRS = 2**62  # counted in 64 bits
 
 
+def most_keys(total_heads: int, queries: int) -> int:
+    """Tell how many keys `check_lengths` lets so many heads and queries have."""
+    return MAX_PAIRS // max(1, total_heads * queries)
+
+
 def check_lengths(query: Shape, key: Shape, value: Shape, lead: Shape, heads: int) -> None:
     """Raise ShapeError unless key and value have one length, or if there are more heads or scores than are counted."""
     queries, keys = query[-2], key[-2]

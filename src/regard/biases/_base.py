@@ -21,11 +21,12 @@ from regard.masks import Mask
 class Table:
     """A bias that depends on head and distance alone, as numbers in a row.
 
-    Query i and key j of a head find theirs at ``values[start + j - i]``; ``start`` has shape ``(*lead, heads)``.
+    Query i and key j of head h find theirs at ``values[h, start + j - i]``, and all heads in one row where there is
+    but one. ``starts`` has one number for all batch entries, or one for each, in C order.
     """
 
     values: Array
-    start: IntArray
+    starts: tuple[int, ...]
 
 
 class Bias(ABC):
@@ -63,6 +64,11 @@ class Bias(ABC):
     @abstractmethod
     def heads(self) -> int:
         """Query heads that the bias tells apart; 1: none."""
+
+    @property
+    def arrays(self) -> bool:
+        """Whether it holds arrays of the caller's."""
+        return False
 
     @abstractmethod
     def check(self, geometry: Geometry) -> None:
@@ -152,6 +158,10 @@ class Sum(Bias):
         return any(term.positional for term in self.terms)
 
     @property
+    def arrays(self) -> bool:
+        return any(term.arrays for term in self.terms)
+
+    @property
     def heads(self) -> int:
         return max(term.heads for term in self.terms)
 
@@ -204,6 +214,10 @@ class DenseBias(Bias):
     @property
     def positional(self) -> Literal[False]:
         return False
+
+    @property
+    def arrays(self) -> Literal[True]:
+        return True
 
     @property
     def heads(self) -> int:

@@ -6,20 +6,33 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from regard._cached import cached_attribute
 from regard._errors import DTypeError, ShapeError
 from regard._libraries import as_numpy, of_ml_dtypes
-from regard._types import Array, Geometry, IntArray, Offsets, positions
+from regard._types import Array, Geometry, IntArray, positions
 
 from ._base import Bias, Table
 
 _SPELLED = 16  # tables of up to so many numbers are spelled out in a repr
 _MAX_HEADS = 1 << 16
 _FARTHEST = 1 << 31
+# What a bias keeps of the row that it was last asked for, of each of two dtypes: with it, a step of decoding costs
+# what it adds. Where the row has grown, it grows by as much again, or by so many numbers.
+MAX_ROW_BYTES = 1 << 24
+_LEAST_ROOM = 64
+
+
+class _Row(NamedTuple):
+    """Numbers of the distances ``[first, last)``, of each head."""
+
+    first: int
+    last: int
+    values: Array
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -47,7 +60,7 @@ class DistanceBias(Bias):
 
     @abstractmethod
     def at(self, distance: IntArray, dtype: np.dtype[Any]) -> Array:
-        """Evaluate the formula: ``(heads, *distance.shape)``."""
+        """Evaluate the formula: ``(heads, *distance.shape)``; distances may be beyond those of any call."""
 
     def check(self, geometry: Geometry) -> None:
         if self.heads not in (1, geometry.heads):
@@ -61,24 +74,53 @@ class DistanceBias(Bias):
         return np.moveaxis(self._at(distance[..., 0, :, :], np.dtype(dtype)), 0, -3)
 
     def lower(self, geometry: Geometry, dtype: npt.DTypeLike) -> list[Array | Table]:
-        offset = geometry.q_offset
-        offsets = np.broadcast_to(offset.array() if isinstance(offset, Offsets) else offset, geometry.lead)
-        start = np.zeros((*geometry.lead, self.heads), np.int64)
-        runs, used = [], 0
+        offset, before, dtype = geometry.q_offset, geometry.queries - 1, np.dtype(dtype)
+        if not math.prod(geometry.shape):
+            return [Table(np.zeros((self.heads, 0), dtype), (0,))]
+        if isinstance(offset, int):
+            return [Table(self._row(-offset - before, geometry.keys - offset, dtype), (before,))]
+        offsets = np.broadcast_to(offset.array(), geometry.lead)
+        starts, runs, used = np.zeros(geometry.lead, np.int64), [], 0
         for first, last, members in _runs(offsets, geometry):
-            run = self._at(np.arange(first, last), np.dtype(dtype))
-            heads = used + np.arange(self.heads) * run.shape[1]
-            start[members] = heads + (-offsets[members] - first)[..., None]
-            runs.append(run.ravel())
-            used += run.size
-        values = np.concatenate(runs) if runs else np.zeros(0, dtype)
-        return [Table(values, np.broadcast_to(start, (*geometry.lead, geometry.heads)))]
+            starts[members] = used - offsets[members] - first
+            runs.append(self._row(first, last, dtype))
+            used += last - first
+        values = runs[0] if len(runs) == 1 else np.concatenate(runs, axis=1)
+        return [Table(values, tuple(starts.ravel().tolist()))]
+
+    def _row(self, first: int, last: int, dtype: np.dtype[Any]) -> Array:
+        """Give the numbers of the distances ``[first, last)``, from those that are kept if these are among them."""
+        kept = self._rows.get(dtype)
+        if kept is None or first < kept.first or last > kept.last:
+            kept = self._longer(kept, first, last, dtype)
+        return kept.values[:, first - kept.first : last - kept.first]
+
+    def _longer(self, kept: _Row | None, first: int, last: int, dtype: np.dtype[Any]) -> _Row:
+        """Compute a row, with as much again where it has grown, and keep it if it is not too large."""
+        most, low, high = MAX_ROW_BYTES // (self.heads * dtype.itemsize), first, last
+        if kept is not None and first <= kept.last and last >= kept.first:
+            room = max(0, min(max(last - first, _LEAST_ROOM), (most - (last - first)) // 2))
+            low = first - room if first < kept.first else first
+            high = last + room if last > kept.last else last
+            if max(high, kept.last) - min(low, kept.first) <= most:
+                low, high = min(low, kept.first), max(high, kept.last)
+        row = _Row(low, high, self._at(np.arange(low, high), dtype))
+        if high - low <= most:
+            self._rows[dtype] = row
+        return row
+
+    @cached_attribute
+    def _rows(self) -> dict[np.dtype[Any], _Row]:
+        return {}
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash((type(self), self._key()))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_rows"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -252,8 +294,6 @@ def _runs(offsets: IntArray, geometry: Geometry) -> Iterator[tuple[int, int, Any
     way from the first position to the last.
     """
     reach = geometry.queries + geometry.keys - 1
-    if not offsets.size or not geometry.queries or not geometry.keys:
-        return
     first = np.unique(-offsets - (geometry.queries - 1))  # of each entry, ascending
     begins = np.flatnonzero(np.diff(first, prepend=first[:1] - reach - 1) > reach)
     for begin, end in zip(begins, [*begins[1:], len(first)], strict=True):

@@ -20,7 +20,7 @@ from regard._types import BoolArray, Geometry, IntArray
 from ._evaluate import chunks, indices
 from ._expression import Bounds, Expression
 from ._picture import Picture, draw
-from ._spans import RowSpans
+from ._spans import Ranges, RowSpans, both, either, outside
 
 # Arrays of up to so many elements are spelled out in a repr, which then gives the mask back.
 _SPELLED = 64
@@ -248,16 +248,13 @@ class _Pair(Combined):
     right: Mask
 
     _symbol: ClassVar[str]
-    # On bool arrays and on spans alike.
+    # On bool arrays and on spans alike; and on the ranges of one row.
     _combine: ClassVar[Callable[[Any, Any], Any]]
+    _combine_row: ClassVar[Callable[[Ranges, Ranges, int], Ranges]]
 
     @property
     def parts(self) -> tuple[Mask, ...]:
         return self.left, self.right
-
-    @property
-    def positional(self) -> bool:
-        return self.left.positional or self.right.positional
 
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         left, right = self.left.keep(geometry, rows, keys), self.right.keep(geometry, rows, keys)
@@ -270,6 +267,10 @@ class _Pair(Combined):
         closed = left[0] is left[1] and right[0] is right[1]
         return inner, (inner if closed else type(self)._combine(left[1], right[1]))
 
+    def row(self, p: int | None, keys: int) -> Ranges | None:
+        left, right = self.left.row(p, keys), self.right.row(p, keys)
+        return None if left is None or right is None else type(self)._combine_row(left, right, keys)
+
     def __repr__(self) -> str:
         # Python groups to the left: an equal operator on the right was in parentheses.
         return f"{_operand(self.left, self._binds)} {self._symbol} {_operand(self.right, self._binds + 1)}"
@@ -278,13 +279,13 @@ class _Pair(Combined):
 class And(_Pair):
     """What both masks keep."""
 
-    _symbol, _combine, _binds = "&", operator.and_, 2
+    _symbol, _combine, _combine_row, _binds = "&", operator.and_, both, 2
 
 
 class Or(_Pair):
     """What one mask or the other keeps."""
 
-    _symbol, _combine, _binds = "|", operator.or_, 1
+    _symbol, _combine, _combine_row, _binds = "|", operator.or_, either, 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -306,6 +307,10 @@ class Not(Combined):
         inner, outer = self.operand.bounds(geometry, rows)
         dropped = ~inner
         return (dropped if inner is outer else ~outer), dropped
+
+    def row(self, p: int | None, keys: int) -> Ranges | None:
+        ranges = self.operand.row(p, keys)
+        return None if ranges is None else outside(ranges, keys)
 
     def __repr__(self) -> str:
         return f"~{_operand(self.operand, self._binds)}"

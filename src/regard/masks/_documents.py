@@ -56,6 +56,10 @@ class KeyLengths(ArrayLeaf):
     def arguments(self) -> tuple[Any, ...]:
         return (self.n,)
 
+    @property
+    def ends_early(self) -> bool:
+        return True
+
     def check(self, geometry: Geometry) -> None:
         lead, shape = geometry.lead, self.n.shape
         if not fits_lead(shape, lead):

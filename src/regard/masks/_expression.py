@@ -8,7 +8,7 @@ from typing import TypeAlias
 from regard._cached import cached_attribute
 from regard._types import BoolArray, Geometry, IntArray
 
-from ._spans import RowSpans
+from ._spans import Ranges, RowSpans
 
 Bounds: TypeAlias = tuple[RowSpans, RowSpans]
 
@@ -30,10 +30,15 @@ class Expression(ABC):
         parts = self.parts
         return [leaf for part in parts for leaf in part.leaves] if parts else [self]
 
-    @property
+    @cached_attribute
     def positional(self) -> bool:
         """Whether the mask depends on where the queries stand among the keys."""
         return any(part.positional for part in self.parts)
+
+    @cached_attribute
+    def ends_early(self) -> bool:
+        """Whether the mask says where sequences end, which may be before the last key."""
+        return any(part.ends_early for part in self.parts)
 
     @property
     def held_bytes(self) -> float:
@@ -58,6 +63,11 @@ class Expression(ABC):
         for part in self.parts:
             part.check(geometry)
 
+    @cached_attribute
+    def fits_all(self) -> bool:
+        """Whether nothing in the mask has a check of its own, so that it fits any scores."""
+        return type(self).check is Expression.check and all(part.fits_all for part in self.parts)
+
     @abstractmethod
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         """Evaluate the formula for query indices ``rows`` and key indices ``keys``, both 1-D int64.
@@ -79,6 +89,17 @@ class Expression(ABC):
             Leading axes ``(*lead, heads, rows)``, each 1 where nothing differs along it, whatever the rows; None
             if the mask has no closed form.
         """
+
+    def row(self, p: int | None, keys: int) -> Ranges | None:
+        """Write down in integers what every query keeps, of all heads and batch entries, all of them at position p.
+
+        Returns
+        -------
+        Ranges or None
+            None if that is not the same for all, if p is None, for several positions, and they matter, or if there
+            is no such form: `spans` may still have one.
+        """
+        return None
 
     def bounds(self, geometry: Geometry, rows: slice) -> Bounds:
         """Write down ranges that are kept for sure, and ranges without which none is; one object where they agree."""

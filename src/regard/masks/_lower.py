@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,18 +13,17 @@ from regard._types import Array, Geometry
 
 from ._evaluate import BLOCK_ROWS, chunks, cut, indices, piece_rows
 from ._expression import Expression
-from ._spans import MAX_SPANS, RowSpans
+from ._spans import MAX_SPANS, OneRow, Ranges, RowSpans
 
 BAND_ROWS = 1024
 MAX_BAND_BYTES = 16 << 20
 # Ranges of keys to evaluate begin at its multiples; it is one of 8, the keys of a byte.
 _STEP = 64
 
-Ranges: TypeAlias = list[list[int]]
+Cuts: TypeAlias = list[list[int]]
 
 
-@dataclass(eq=False, slots=True)
-class Band:
+class Band(NamedTuple):
     """What the query rows ``rows`` keep.
 
     Attributes
@@ -34,6 +32,7 @@ class Band:
         Half-open range of query indices.
     kind, data
         * ``"full"``: every row keeps every key; None.
+        * ``"row"``: every row of every head and batch entry keeps ``ranges``; None.
         * ``"spans"``: int64 ``(*lead, heads, rows, width, 2)``, C-contiguous, in the normal form of
           `RowSpans`; the width is 0 if no row keeps a key.
         * ``"bits"``: uint8 ``(*lead, heads, rows, ceil(keys / 8))``, C-contiguous; key 8 c + b is bit b of
@@ -45,8 +44,9 @@ class Band:
     """
 
     rows: slice
-    kind: Literal["full", "spans", "bits", "bytes"]
+    kind: Literal["full", "row", "spans", "bits", "bytes"]
     data: Array | None
+    ranges: Ranges = ()
 
 
 def lower(
@@ -57,14 +57,32 @@ def lower(
     A band has up to ``band_rows`` rows, or all of them if they agree, and up to MAX_BAND_BYTES of data, or one row.
     """
     start, stop = (0, geometry.queries) if rows is None else (rows.start, rows.stop)
-    if geometry.keys == 0:  # without keys all masks are equal
-        if start < stop:
-            yield _of_spans(slice(start, stop), RowSpans.between(geometry, 0, 0))
-        return
+    if start >= stop:
+        return iter(())
+    ranges = lower_row(mask, geometry, start, stop)
+    if ranges is None:
+        return _bands(mask, geometry, start, stop, band_rows)
+    return iter((_of_ranges(slice(start, stop), ranges, geometry.keys),))
+
+
+def lower_row(mask: Expression, geometry: Geometry, start: int, stop: int) -> Ranges | None:
+    """Write down what all rows from start to stop keep, of all heads and batch entries, if that is plain to see."""
+    offset, keys = geometry.q_offset, geometry.keys
+    if not keys:
+        return ()  # all masks are equal
+    ranges = mask.row(offset + start if isinstance(offset, int) and stop - start == 1 else None, keys)
+    return None if ranges is None or len(ranges) > 2 * MAX_SPANS else ranges
+
+
+def _bands(mask: Expression, geometry: Geometry, start: int, stop: int, band_rows: int) -> Iterator[Band]:
     while start < stop:
         band = _band(mask, geometry, slice(start, stop), band_rows)
         yield band
         start = band.rows.stop
+
+
+def _of_ranges(rows: slice, ranges: Ranges, keys: int) -> Band:
+    return Band(rows, "full", None) if ranges == (0, keys) else Band(rows, "row", None, ranges)
 
 
 def _band(mask: Expression, geometry: Geometry, rows: slice, band_rows: int) -> Band:
@@ -100,6 +118,8 @@ def _closed(mask: Expression, geometry: Geometry, rows: slice, planes: int) -> B
 
 
 def _of_spans(rows: slice, spans: RowSpans) -> Band:
+    if isinstance(spans, OneRow):
+        return _of_ranges(rows, spans.ranges, spans.keys)
     if spans.is_full():
         return Band(rows, "full", None)
     data = spans.data
@@ -129,7 +149,7 @@ def _bits(mask: Expression, geometry: Geometry, rows: slice) -> Band:
     return Band(rows, "bits", packed)
 
 
-def _open(mask: Expression, geometry: Geometry, rows: slice, planes: int) -> Iterator[tuple[slice, Ranges, Ranges]]:
+def _open(mask: Expression, geometry: Geometry, rows: slice, planes: int) -> Iterator[tuple[slice, Cuts, Cuts]]:
     """Find, block by block, the ranges of keys that must be evaluated, and those that all rows keep."""
     for piece in cut(rows, piece_rows(planes)):
         inner, outer = mask.bounds(geometry, piece)

@@ -87,7 +87,8 @@ def _count(mask: Expression, geometry: Geometry, head: int, rows: slice, borders
     for band in lower(mask, geometry, rows):
         height = band.rows.stop - band.rows.start
         if band.data is None:
-            total += height * np.diff(borders)
+            edges = np.array(band.ranges if band.kind == "row" else (0, geometry.keys), np.int64)
+            total += height * np.diff(_above(edges[::2], borders) - _above(edges[1::2], borders))
             continue
         data = band.data[head if len(band.data) > 1 else 0]
         if band.kind == "spans":

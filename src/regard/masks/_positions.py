@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
+from regard._cached import cached_attribute
 from regard._errors import MaskError
 from regard._types import BoolArray, Geometry, IntArray, as_int, positions
 
 from ._arguments import positive
 from ._base import Mask
-from ._spans import RowSpans
+from ._spans import Ranges, RowSpans, one_range
 
 # Stands for anything larger: beyond any difference of a position and a key, and a key + _FAR still fits int64.
 _FAR = 2**62 + 2**61
 
+Position: TypeAlias = IntArray | int
+
+
+class _OneRange(Mask):
+    """A leaf that keeps one range of keys at each position."""
+
+    @abstractmethod
+    def ends(self, p: Position, keys: int) -> tuple[Position, Position]:
+        """Tell where the range of a query at p begins and ends, clipped or not; p means nothing if not `positional`."""
+
+    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
+        p = _row_positions(geometry, rows) if self.positional else 0
+        return RowSpans.between(geometry, *self.ends(p, geometry.keys))
+
+    def row(self, p: int | None, keys: int) -> Ranges | None:
+        if p is None and self.positional:
+            return None
+        begin, end = self.ends(p or 0, keys)
+        return one_range(begin, end, keys)  # type: ignore[arg-type]  # of an integer they are integers
+
 
 @dataclass(frozen=True)
-class Full(Mask):
+class Full(_OneRange):
     """Every query keeps every key.
 
     Examples
@@ -31,12 +53,12 @@ class Full(Mask):
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         return np.ones((1,) * (len(geometry.lead) + 3), np.bool_)
 
-    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
-        return RowSpans.between(geometry, 0, geometry.keys)
+    def ends(self, p: Position, keys: int) -> tuple[Position, Position]:
+        return 0, keys
 
 
 @dataclass(frozen=True)
-class Empty(Mask):
+class Empty(_OneRange):
     """No query keeps any key: attention is 0 everywhere, and lse is -inf.
 
     Examples
@@ -48,12 +70,12 @@ class Empty(Mask):
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         return np.zeros((1,) * (len(geometry.lead) + 3), np.bool_)
 
-    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
-        return RowSpans.between(geometry, 0, 0)
+    def ends(self, p: Position, keys: int) -> tuple[Position, Position]:
+        return 0, 0
 
 
 @dataclass(frozen=True)
-class Causal(Mask):
+class Causal(_OneRange):
     """A query at position p keeps key j where ``j <= p``; query i stands at ``p = q_offset + i``.
 
     Examples
@@ -70,12 +92,12 @@ class Causal(Mask):
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         return keys <= positions(geometry, rows)
 
-    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
-        return RowSpans.between(geometry, 0, _row_positions(geometry, rows) + 1)
+    def ends(self, p: Position, keys: int) -> tuple[Position, Position]:
+        return 0, p + 1
 
 
 @dataclass(frozen=True)
-class Window(Mask):
+class Window(_OneRange):
     """A query at position p keeps key j where ``p - left <= j <= p + right``, both ends included.
 
     Parameters
@@ -116,11 +138,14 @@ class Window(Mask):
         ahead = keys - positions(geometry, rows)
         return (ahead >= -_reach(self.left)) & (ahead <= _reach(self.right))
 
-    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
-        p = _row_positions(geometry, rows)
+    def ends(self, p: Position, keys: int) -> tuple[Position, Position]:
         # Positions before the keys see none to their left, and those behind none to their right: no sum overflows.
-        begin, last = _most(p, 0) - _reach(self.left), _least(p, geometry.keys) + _reach(self.right)
-        return RowSpans.between(geometry, begin, last + 1)
+        left, right = self._reaches
+        return _most(p, 0) - left, _least(p, keys) + right + 1
+
+    @cached_attribute
+    def _reaches(self) -> tuple[int, int]:
+        return _reach(self.left), _reach(self.right)
 
 
 class _OfNumber(Mask):
@@ -143,7 +168,7 @@ class _OfNumber(Mask):
 
 
 @dataclass(frozen=True, repr=False)
-class Prefix(_OfNumber):
+class Prefix(_OfNumber, _OneRange):
     """Every query keeps the first n keys: ``j < n``.
 
     Raises
@@ -166,12 +191,12 @@ class Prefix(_OfNumber):
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         return (keys < _reach(self.n)).reshape((1,) * (len(geometry.lead) + 2) + keys.shape)
 
-    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
-        return RowSpans.between(geometry, 0, _reach(self.n))
+    def ends(self, p: Position, keys: int) -> tuple[Position, Position]:
+        return 0, _reach(self.n)
 
 
 @dataclass(frozen=True, repr=False)
-class Global(_OfNumber):
+class Global(_OfNumber, _OneRange):
     """The first n tokens see all and are seen by all: a query at position p keeps key j where ``j < n or p < n``.
 
     Raises
@@ -199,14 +224,13 @@ class Global(_OfNumber):
         n = _reach(self.n)
         return (keys < n) | (positions(geometry, rows) < n)
 
-    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
+    def ends(self, p: Position, keys: int) -> tuple[Position, Position]:
         n = _reach(self.n)
-        sees_all = _row_positions(geometry, rows) < n
-        return RowSpans.between(geometry, 0, n + (geometry.keys - n) * sees_all)
+        return 0, n + (keys - n) * (p < n)
 
 
 @dataclass(frozen=True, repr=False)
-class Chunked(_OfNumber):
+class Chunked(_OfNumber, _OneRange):
     """A query keeps the keys of its own chunk of positions: ``p // size == j // size``.
 
     Raises
@@ -235,11 +259,11 @@ class Chunked(_OfNumber):
         kept: BoolArray = positions(geometry, rows) // size == keys // size
         return kept
 
-    def spans(self, geometry: Geometry, rows: slice) -> RowSpans:
+    def ends(self, p: Position, keys: int) -> tuple[Position, Position]:
         size = _reach(self.size)
         # A chunk behind the keys is empty, wherever it begins: no sum overflows.
-        begin = _least(_row_positions(geometry, rows) // size * size, geometry.keys)
-        return RowSpans.between(geometry, begin, begin + size)
+        begin = _least(p // size * size, keys)
+        return begin, begin + size
 
 
 @dataclass(frozen=True, repr=False)
@@ -278,7 +302,7 @@ class Dilated(_OfNumber):
         return None
 
 
-def _row_positions(geometry: Geometry, rows: slice) -> IntArray | int:
+def _row_positions(geometry: Geometry, rows: slice) -> Position:
     """Positions with the axes of spans, ``(*lead, head, row)``; a number where there is but one."""
     start, stop, _ = rows.indices(geometry.queries)
     if stop - start == 1 and isinstance(geometry.q_offset, int):
@@ -286,12 +310,13 @@ def _row_positions(geometry: Geometry, rows: slice) -> IntArray | int:
     return positions(geometry, np.arange(start, stop))[..., 0]
 
 
-def _most(p: IntArray | int, bound: int) -> IntArray | int:
-    return max(p, bound) if isinstance(p, int) else np.maximum(p, bound)
+# Python's integers need no bounds: what is made of them does not overflow, and is clipped in the end.
+def _most(p: Position, bound: int) -> Position:
+    return p if isinstance(p, int) else np.maximum(p, bound)
 
 
-def _least(p: IntArray | int, bound: int) -> IntArray | int:
-    return min(p, bound) if isinstance(p, int) else np.minimum(p, bound)
+def _least(p: Position, bound: int) -> Position:
+    return p if isinstance(p, int) else np.minimum(p, bound)
 
 
 def _reach(distance: int | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,6 +16,10 @@ from ._evaluate import cut
 MAX_SPANS = 8
 # Pairs of a table that are looked at without a pause.
 _PIECE = 1 << 22
+
+# The edges of the ranges of one row, begin, end, begin, end, ..., in the normal form of `RowSpans`: one row is too
+# short for NumPy.
+Ranges: TypeAlias = tuple[int, ...]
 
 
 @dataclass(eq=False, slots=True)
@@ -58,8 +63,7 @@ class RowSpans:
     def between(cls, geometry: Geometry, begin: IntArray | int, end: IntArray | int) -> RowSpans:
         """One range per row, as `from_ranges`; two numbers are the range of every row."""
         if isinstance(begin, int) and isinstance(end, int):
-            begin, end = max(begin, 0), min(end, geometry.keys)
-            return OneRow((begin, end) if begin < end else (), geometry.keys, len(geometry.lead) + 2)
+            return OneRow(one_range(begin, end, geometry.keys), geometry.keys, len(geometry.lead) + 2)
         return cls.from_ranges(begin, end, geometry.keys)
 
     @classmethod
@@ -146,15 +150,15 @@ class RowSpans:
 
 
 class OneRow(RowSpans):
-    """Ranges that all rows, heads and batch entries keep, in Python's integers: one row is too short for NumPy.
+    """Ranges that all rows, heads and batch entries keep, in Python's integers.
 
     So are the spans of one query where positions are no array, as in every step of decoding.
     """
 
     __slots__ = ("axes", "ranges")
 
-    def __init__(self, ranges: tuple[int, ...], keys: int, axes: int) -> None:
-        self.ranges, self.keys = ranges, keys  # as `edges`
+    def __init__(self, ranges: Ranges, keys: int, axes: int) -> None:
+        self.ranges, self.keys = ranges, keys
         self.axes = axes  # of `data`, before the ranges
 
     @property
@@ -175,23 +179,46 @@ class OneRow(RowSpans):
     def __and__(self, other: RowSpans) -> RowSpans:
         if not isinstance(other, OneRow):
             return super().__and__(other)
-        a, b = self.ranges, other.ranges
-        both: tuple[int, ...] = ()
-        for i in range(0, len(a), 2):
-            for j in range(0, len(b), 2):
-                begin, end = max(a[i], b[j]), min(a[i + 1], b[j + 1])
-                if begin < end:
-                    both += (begin, end)
-        return OneRow(both, self.keys, self.axes)
+        return OneRow(both(self.ranges, other.ranges, self.keys), self.keys, self.axes)
 
     def __or__(self, other: RowSpans) -> RowSpans:
-        return ~(~self & ~other) if isinstance(other, OneRow) else super().__or__(other)
+        if not isinstance(other, OneRow):
+            return super().__or__(other)
+        return OneRow(either(self.ranges, other.ranges, self.keys), self.keys, self.axes)
 
     def __invert__(self) -> RowSpans:
-        ranges = (0, *self.ranges, self.keys)
-        if ranges[-2] == self.keys:
-            ranges = ranges[:-2]
-        return OneRow(ranges if ranges[1:2] != (0,) else ranges[2:], self.keys, self.axes)
+        return OneRow(outside(self.ranges, self.keys), self.keys, self.axes)
+
+
+def one_range(begin: int, end: int, keys: int) -> Ranges:
+    """Clip a range to ``[0, keys]``; none where ``end <= begin``."""
+    begin, end = begin if begin > 0 else 0, end if end < keys else keys  # max() and min() take twice the time
+    return (begin, end) if begin < end else ()
+
+
+def both(a: Ranges, b: Ranges, keys: int) -> Ranges:
+    """Keep what two rows of ``keys`` keys both keep."""
+    if len(a) == len(b) == 2:  # as in a causal window
+        begin, end = a[0] if a[0] > b[0] else b[0], a[1] if a[1] < b[1] else b[1]
+        return (begin, end) if begin < end else ()
+    kept: Ranges = ()
+    for i in range(0, len(a), 2):
+        for j in range(0, len(b), 2):
+            kept += one_range(max(a[i], b[j]), min(a[i + 1], b[j + 1]), keys)
+    return kept
+
+
+def either(a: Ranges, b: Ranges, keys: int) -> Ranges:
+    """Keep what one row or the other keeps."""
+    return outside(both(outside(a, keys), outside(b, keys), keys), keys)
+
+
+def outside(ranges: Ranges, keys: int) -> Ranges:
+    """Keep what a row does not keep."""
+    edges = (0, *ranges, keys)
+    if edges[-2] == keys:
+        edges = edges[:-2]
+    return edges if edges[1:2] != (0,) else edges[2:]
 
 
 def runs_of(table: BoolArray) -> IntArray | None:
