@@ -75,7 +75,8 @@ class Prepared:
     @property
     def problem(self) -> Problem:
         """What is computed."""
-        return Problem(self.geometry, self.mask, *self._form.problem[2:])
+        parts = self.geometry, self.mask, *self._form.problem[2:]
+        return tuple.__new__(Problem, parts)  # as Problem(...), in half the time
 
     @property
     def out_shape(self) -> tuple[int, ...]:

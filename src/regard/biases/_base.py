@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,7 @@ from regard._types import Array, Geometry, IntArray, with_axes
 from regard.masks import Mask
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
+class Table(NamedTuple):
     """A bias that depends on head and distance alone, as numbers in a row.
 
     Query i and key j of head h find theirs at ``values[h, start + j - i]``, and all heads in one row where there is

@@ -75,7 +75,7 @@ class DistanceBias(Bias):
 
     def lower(self, geometry: Geometry, dtype: npt.DTypeLike) -> list[Array | Table]:
         offset, before, dtype = geometry.q_offset, geometry.queries - 1, np.dtype(dtype)
-        if not math.prod(geometry.shape):
+        if not geometry.queries or not geometry.keys or 0 in geometry.lead:
             return [Table(np.zeros((self.heads, 0), dtype), (0,))]
         if isinstance(offset, int):
             return [Table(self._row(-offset - before, geometry.keys - offset, dtype), (before,))]
