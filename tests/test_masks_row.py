@@ -43,6 +43,8 @@ def test_a_row_is_what_every_query_keeps(case):
         *(rg.Full(), rg.Empty(), rg.Causal(), rg.Window(), rg.Window(3, 2), rg.Window(left=10**30), rg.Prefix(4)),
         *(rg.Global(3), rg.Global(10**30), rg.Chunked(4), rg.Chunked(10**30), ~rg.Window(1, 1)),
         rg.Causal() & (rg.Window(left=3) | rg.Prefix(2)),
+        rg.Prefix(4) | rg.Causal() & ~rg.Prefix(4),  # ranges that touch are one
+        rg.Causal() & ~rg.Prefix(4) | rg.Prefix(3),
     ],
     ids=repr,
 )
@@ -52,6 +54,8 @@ def test_a_rule_of_positions_has_a_row_everywhere(mask, p):
     for row in range(2):
         ranges = mask.row(p + row, 12)
         assert ranges is not None
+        if ranges != (0, 12):
+            spelled_out(ranges, geometry)  # in normal form
         spans = mask.spans(geometry, slice(row, row + 1))
         assert spans.edges.ravel().tolist() == list(ranges)
         dense = mask.keep(geometry, np.array([row]), np.arange(12))

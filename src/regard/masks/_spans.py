@@ -210,6 +210,9 @@ def both(a: Ranges, b: Ranges, keys: int) -> Ranges:
 
 def either(a: Ranges, b: Ranges, keys: int) -> Ranges:
     """Keep what one row or the other keeps."""
+    if len(a) == len(b) == 2:  # as in a window beside the first keys
+        (begin, end), (second, last) = (a, b) if a[0] <= b[0] else (b, a)
+        return (begin, end, second, last) if end < second else (begin, max(end, last))
     return outside(both(outside(a, keys), outside(b, keys), keys), keys)
 
 
