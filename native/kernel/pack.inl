@@ -159,11 +159,10 @@ void pack_panel(const Panel& panel, typename N::T* to) {
       N::load_columns(from + c, row, column);
       for (int i = 0; i < 4; ++i) N::store(to + ptrdiff_t(c + i) * kPanel + l, column[i]);
     }
-    for (int r = l; r < l + N::kLanes; ++r) {
-      const char* const row = r < panel.count ? row_of(p.query, panel, r) : nullptr;
-      for (int i = c; i < p.d; ++i) {
-        to[ptrdiff_t(i) * kPanel + r] = row ? widen(load_any<Stored>(row + i * p.query.col)) : T(0);
-      }
+    for (int i = c; i < p.d; ++i) N::store(to + ptrdiff_t(i) * kPanel + l, N::set(0));
+    for (int r = l; r < l + N::kLanes && r < panel.count; ++r) {
+      const char* const row = row_of(p.query, panel, r);
+      for (int i = c; i < p.d; ++i) to[ptrdiff_t(i) * kPanel + r] = widen(load_any<Stored>(row + i * p.query.col));
     }
   }
 }
