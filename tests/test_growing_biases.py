@@ -128,6 +128,16 @@ def test_a_row_grows_to_both_sides():
     assert len(bias.asked) == 2
 
 
+@pytest.mark.parametrize("name", biases())
+def test_numbers_of_a_head_lie_side_by_side(name):
+    """Else the kernel reads them one by one."""
+    for table in biases()[name].lower(Geometry((2,), HEADS, 5, 70, Offsets((2,), (3, 10**6))), np.float32):
+        assert table.values.strides[-1] == table.values.itemsize
+    (row,) = rg.RelativeBias(np.ones((HEADS, 9))).lower(Geometry((), HEADS, 5, 70, 0), np.float32)
+    assert row.values.strides[-1] == row.values.itemsize
+    assert not row.values.flags.writeable
+
+
 def kept_bytes(bias):
     return sum(row.values.nbytes for row in bias._rows.values())
 

@@ -118,14 +118,18 @@ class Call {
     p.out = o.output();
     if (s) p.state = s->output();
     p.stats = {data(row_max), data(row_sum), data(row_lse)};
-    const bool alone = worthwhile_threads(p, 2) == 1;
-    const int threads = threads_ > 0 ? threads_ : alone ? 1 : processors();
-    run([&](const Poll& poll) { return regard::attend(engine_, p, threads, poll); });
+    run([&](const Poll& poll) { return regard::attend(engine_, p, threads_for(p), poll); });
   }
 
  private:
+  // Processors are asked of the system, which takes as long as a small call: not where one thread is enough.
+  int threads_for(const Problem& p) const {
+    if (threads_ > 0) return threads_;
+    return worthwhile_threads(p, 2) == 1 ? 1 : processors();
+  }
+
   const Engine& engine_;
-  int threads_;
+  int threads_;  // 0: as many as there are processors
   Grid grid_;
   int64_t group_;
 };

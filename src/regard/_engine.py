@@ -67,7 +67,7 @@ class Prepared:
 
     def __init__(self, form: Form, mask: Mask, geometry: Geometry) -> None:
         self._form, self.mask, self.geometry = form, mask, geometry
-        # A mask that is one row, as in most steps of decoding, needs no band of ours.
+        # A mask that is one row, as in most steps of decoding, needs no `Band`.
         ranges = lower_row(mask, geometry, 0, geometry.queries) if form.keeps_rows else None
         self._kept = None if ranges is None else [form.band(ranges, geometry.keys)]
         self._plan: Plan | None = None
@@ -87,7 +87,7 @@ class Prepared:
     def plan(self) -> Plan:
         """How it is run, in words and numbers that the run has no use for: made when they are first asked for."""
         engine = self._form.engine
-        if self._plan is None or not (engine[2] or self._plan.threads == _runtime.num_threads()):
+        if self._plan is None or (engine[2] is None and self._plan.threads != _native.processors()):
             self._plan = make_plan(self.problem, engine)
         return self._plan
 

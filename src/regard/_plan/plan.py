@@ -70,6 +70,7 @@ class Plan:
     def workspace_bytes(self) -> int | None:
         """What a call allocates at most, all threads together, besides its outputs and a few numbers per head.
 
+        Of a bias's row, what this call reads: where the row grows, the bias makes and keeps up to twice as much.
         None where the tiles were not counted.
         """
         if self.tiles is None:
@@ -156,7 +157,7 @@ def make_plan(problem: Problem, engine: _runtime.Engine | None = None) -> Plan:
     """Choose tiles for a checked problem, and the engine where the caller has not asked which is in force."""
     target, why, threads = engine or _runtime.engine()
     kernel = _kernel(target, FLOAT_DTYPES.index(problem.dtype), problem.d, problem.dv)
-    return Plan(problem, target, why, threads or _runtime.num_threads(), *kernel)
+    return Plan(problem, target, why, threads or _native.processors(), *kernel)
 
 
 _kernel = lru_cache(maxsize=256)(_native.kernel)

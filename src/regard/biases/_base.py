@@ -65,9 +65,9 @@ class Bias(ABC):
         """Query heads that the bias tells apart; 1: none."""
 
     @property
+    @abstractmethod
     def arrays(self) -> bool:
-        """Whether it holds arrays of the caller's."""
-        return False
+        """Whether it holds arrays of the caller's, which `with_arrays` then passes on."""
 
     @abstractmethod
     def check(self, geometry: Geometry) -> None:

@@ -50,6 +50,10 @@ class DistanceBias(Bias):
         return True
 
     @property
+    def arrays(self) -> Literal[False]:
+        return False
+
+    @property
     def heads(self) -> int:
         """Heads that the bias tells apart; 1: none."""
         return int(self.table.shape[0])
@@ -104,7 +108,10 @@ class DistanceBias(Bias):
             high = last + room if last > kept.last else last
             if max(high, kept.last) - min(low, kept.first) <= most:
                 low, high = min(low, kept.first), max(high, kept.last)
-        row = _Row(low, high, self._at(np.arange(low, high), dtype))
+        # Neighbours in a row are read as vectors; a look-up in a table may give them apart. Calls and threads share it.
+        values = np.ascontiguousarray(self._at(np.arange(low, high), dtype))
+        values.flags.writeable = False
+        row = _Row(low, high, values)
         if high - low <= most:
             self._rows[dtype] = row
         return row

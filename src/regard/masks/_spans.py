@@ -198,7 +198,7 @@ def one_range(begin: int, end: int, keys: int) -> Ranges:
 
 def both(a: Ranges, b: Ranges, keys: int) -> Ranges:
     """Keep what two rows of ``keys`` keys both keep."""
-    if len(a) == len(b) == 2:  # as in a causal window
+    if len(a) == len(b) == 2:  # as in a causal window: each step of decoding asks
         begin, end = a[0] if a[0] > b[0] else b[0], a[1] if a[1] < b[1] else b[1]
         return (begin, end) if begin < end else ()
     kept: Ranges = ()
@@ -210,7 +210,7 @@ def both(a: Ranges, b: Ranges, keys: int) -> Ranges:
 
 def either(a: Ranges, b: Ranges, keys: int) -> Ranges:
     """Keep what one row or the other keeps."""
-    if len(a) == len(b) == 2:  # as in a window beside the first keys
+    if len(a) == len(b) == 2:  # as in a window beside the first keys: likewise
         (begin, end), (second, last) = (a, b) if a[0] <= b[0] else (b, a)
         return (begin, end, second, last) if end < second else (begin, max(end, last))
     return outside(both(outside(a, keys), outside(b, keys), keys), keys)
