@@ -50,6 +50,7 @@ APART = {
     "processes": "minutes; processes are the native module's",
     "requirements": "compares files of the tree",
     "stub": "needs nanobind",
+    "symbols": "minutes; compiles native, whatever Python there is",
     "view": "needs the model, 90 MB",
 }
 
