@@ -8,8 +8,8 @@ NATIVE := CMakeLists.txt $(shell find native -name '*.cc' -o -name '*.h' -o -nam
 DOCS := $(shell find docs src \( -name __pycache__ -o -path docs/faults \) -prune -o -type f -print) CONTRIBUTING.md \
   $(wildcard tests/check_*.py tests/test_check_*.py tests/test_docs_*.py benchmarks/results/*.json) tests/heavy/test_onnx.py
 ROUNDS ?= 11
-# A worker of pytest per processor, and tests marked `alone` after all others; more workers than 8 take gigabytes.
-WORKERS := -n logical --maxprocesses 8 --dist worksteal -m "not alone"
+# A worker of pytest per processor; more than 8 take gigabytes. Neighbours stay together: a file keeps what is dear.
+WORKERS := -n logical --maxprocesses 8 --dist worksteal
 CMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" cmake
 
 .PHONY: help run test test-python test-native test-all lint format bench sanitize neon docs clean
@@ -68,7 +68,7 @@ run: $(STAMPS)/install $(STAMPS)/model
 test: test-native test-python
 
 test-python: $(STAMPS)/install $(STAMPS)/model
-	$(BIN)/python -m pytest $(WORKERS) $(COUNTED)
+	$(BIN)/python -m pytest -m "not alone" $(WORKERS) $(COUNTED)
 	$(BIN)/python -m pytest -m alone $(COUNTED_TOO)
 
 test-native: $(STAMPS)/deps

@@ -3,7 +3,6 @@
 import email
 import importlib.util
 import re
-import shlex
 import sys
 from pathlib import Path
 
@@ -71,5 +70,5 @@ def test_every_test_is_run_but_those_apart(tmp_path):
 
 def test_it_runs_pytest_as_the_makefile_does():
     (workers,) = re.findall(r"^WORKERS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert shlex.split(workers) == list(tool.TOGETHER)
+    assert workers.split() == list(tool.WORKERS)
     assert by_name(tool.TOOLS).items() <= promised(["dev"]).items()

@@ -27,9 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "package"
 FIRST_WITH_ABI3 = (3, 12)  # wheel.py-api of pyproject.toml
 TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6")
-# As in the Makefile: a worker per processor, and after all others, one by one, the tests that nothing may run beside.
-TOGETHER = ("-n", "logical", "--maxprocesses", "8", "--dist", "worksteal", "-m", "not alone")
-ALONE = ("-m", "alone")
+WORKERS = ("-n", "logical", "--maxprocesses", "8", "--dist", "worksteal")  # as in the Makefile
 EXTRAS = ("cli", "models")
 # Every tests/test_*.py is run as installed but these.
 APART = {
@@ -220,8 +218,9 @@ def test(case: Case, sdist: Path, folder: Path) -> None:
     pip(python, "install", *binary, wheel, *case.pins, *TOOLS)
     run(*pytest, tree / "tests/package/test_archives.py", tree / "tests/package/test_bare.py", cwd=folder)
     pip(python, "install", *binary, f"{wheel}[{','.join(EXTRAS)}]", *case.pins, *case.extra_pins)
-    for which in (TOGETHER, ALONE):
-        run(*pytest, *which, tree / "tests/package/test_installed.py", *suite(tree / "tests"), cwd=folder)
+    tests = (tree / "tests/package/test_installed.py", *suite(tree / "tests"))
+    run(*pytest, "-m", "not alone", *WORKERS, *tests, cwd=folder)
+    run(*pytest, "-m", "alone", *tests, cwd=folder)
     print(f"== {case.name}: {wheel.name} in {time.monotonic() - start:.0f} s", flush=True)
 
 
