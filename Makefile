@@ -76,8 +76,10 @@ test-native: $(STAMPS)/deps
 	@$(CMAKE) --build build/tests
 	build/tests/regard_tests
 
+HEAVY := $(BIN)/python -m pytest -o addopts="-q" -W default
 test-all: test $(STAMPS)/heavy $(STAMPS)/bench
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -o addopts="-q" -W default $(WORKERS) $(COUNTED_ON) tests/heavy
+	OMP_NUM_THREADS=1 $(HEAVY) -m "not alone" $(WORKERS) $(COUNTED_TOO) tests/heavy
+	OMP_NUM_THREADS=1 $(HEAVY) -m alone $(COUNTED_ON) tests/heavy
 
 lint: $(STAMPS)/install
 	$(BIN)/ruff check .
