@@ -8,6 +8,8 @@ NATIVE := CMakeLists.txt $(shell find native -name '*.cc' -o -name '*.h' -o -nam
 DOCS := $(shell find docs src \( -name __pycache__ -o -path docs/faults \) -prune -o -type f -print) CONTRIBUTING.md \
   $(wildcard tests/check_*.py tests/test_check_*.py tests/test_docs_*.py benchmarks/results/*.json) tests/heavy/test_onnx.py
 ROUNDS ?= 11
+# A worker of pytest per processor; more than 8 take gigabytes. Neighbours stay together: a file keeps what is dear.
+WORKERS := -n logical --maxprocesses 8 --dist worksteal
 CMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" cmake
 
 .PHONY: help run test test-python test-native test-all lint format bench sanitize neon docs clean
@@ -66,15 +68,18 @@ run: $(STAMPS)/install $(STAMPS)/model
 test: test-native test-python
 
 test-python: $(STAMPS)/install $(STAMPS)/model
-	$(BIN)/python -m pytest $(COUNTED)
+	$(BIN)/python -m pytest -m "not alone" $(WORKERS) $(COUNTED)
+	$(BIN)/python -m pytest -m alone $(COUNTED_TOO)
 
 test-native: $(STAMPS)/deps
 	@$(CMAKE) -S . -B build/tests -G Ninja -DREGARD_MODULE=OFF -DREGARD_TESTS=ON >/dev/null
 	@$(CMAKE) --build build/tests
 	build/tests/regard_tests
 
+HEAVY := $(BIN)/python -m pytest -o addopts="-q" -W default
 test-all: test $(STAMPS)/heavy $(STAMPS)/bench
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -o addopts="-q" -W default $(COUNTED_ON) tests/heavy
+	OMP_NUM_THREADS=1 $(HEAVY) -m "not alone" $(WORKERS) $(COUNTED_TOO) tests/heavy
+	OMP_NUM_THREADS=1 $(HEAVY) -m alone $(COUNTED_ON) tests/heavy
 
 lint: $(STAMPS)/install
 	$(BIN)/ruff check .
@@ -142,6 +147,7 @@ ifdef BRANCHES
 export COVERAGE_FILE := build/.coverage
 BRANCHES_OF := --cov=src/regard --cov-branch
 COUNTED := $(BRANCHES_OF) --cov-report=
+COUNTED_TOO := $(COUNTED) --cov-append
 COUNTED_ON := $(BRANCHES_OF) --cov-append --cov-precision=2 --cov-fail-under=95 --cov-report=term-missing:skip-covered
 endif
 coverage:

@@ -61,7 +61,7 @@ def test_no_fault(check):
 
 
 def test_what_ends_the_process_is_a_finding(check):
-    code, out, err = check(f"{HOSTILE}:leaves", "--timeout", "5", "--supports", "causal")
+    code, out, err = check(f"{HOSTILE}:leaves", "--timeout", "60", "--supports", "causal")
     assert (code, err) == (1, "")
     assert "FAULT EXITS" in out
     assert "a call leaves the program: sys.exit('no causal attention here')" in out

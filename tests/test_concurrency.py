@@ -82,6 +82,7 @@ def test_the_first_calls_of_a_process_at_once():
         assert run(FIRST) == ["True", "False"]
 
 
+@pytest.mark.alone
 def test_other_threads_run_meanwhile():
     """The GIL is released: a call of half a second lets Python go on."""
     q, k = np.ones((1, 64, 64), np.float32), np.broadcast_to(np.float32(1), (1, 1_000_000, 64))

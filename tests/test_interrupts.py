@@ -33,6 +33,7 @@ CALLS = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("call", CALLS)
 def test_ctrl_c_raises_within_a_second(call):
     code = (
@@ -47,6 +48,7 @@ print(interrupted(lambda: [wide.weights[..., :8192] for _ in range(50)]))
 """
 
 
+@pytest.mark.alone
 def test_ctrl_c_while_weights_are_computed():
     assert run(INTERRUPT + WEIGHTS) == ["True"]
 
@@ -63,6 +65,7 @@ print(results)
 """
 
 
+@pytest.mark.alone
 def test_ctrl_c_stops_the_main_thread_and_no_other():
     assert run(INTERRUPT + OTHERS) == ["True", "[True,", "True,", "True]"]
 

@@ -177,8 +177,8 @@ def test_a_plan_takes_nothing_per_key(mask):
 
 
 def test_these_tests_can_fail():
-    """The materialised reference at a sixteenth of the length, and an array of a known size."""
-    assert extra("rg.reference.attention(q, k, v, mask=narrow)", keys=8192) > 5 * BUDGET
+    """The materialised reference at a thirty-second of the length, and an array of a known size."""
+    assert extra("rg.reference.attention(q, k, v, mask=narrow)", keys=4096) > BUDGET
     assert 150e6 < extra("ones(1)", setup="", keys=64) + extra("(ones(40_000_000)[:1],)[0]", keys=64) < 170e6
     bits = "rg.attention(q, k, v, mask=near.materialize(S, S))"
-    assert extra(bits, keys=16384) > 2 * BUDGET
+    assert extra(bits, keys=12288) > BUDGET

@@ -2,10 +2,13 @@
 
 import email
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
 import pytest
+
+from test_requirements import by_name, promised
 
 ROOT = Path(__file__).parents[1]
 spec = importlib.util.spec_from_file_location("package_tool", ROOT / "tools" / "package.py")
@@ -63,3 +66,9 @@ def test_every_test_is_run_but_those_apart(tmp_path):
     assert len(names) + len(tool.APART) == len(list((ROOT / "tests").glob("test_*.py")))
     with pytest.raises(SystemExit, match="APART names tests that do not exist: benchmarks, benchmarks_amx, "):
         tool.suite(tmp_path)
+
+
+def test_it_runs_pytest_as_the_makefile_does():
+    (workers,) = re.findall(r"^WORKERS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert workers.split() == list(tool.WORKERS)
+    assert by_name(tool.TOOLS).items() <= promised(["dev"]).items()

@@ -232,6 +232,7 @@ def test_threads_change_no_bit(target, n):
 # -- speed ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("tiny", [1e-41, 1e-45, 1e-39])
 def test_subnormal_numbers_are_not_slow(target, tiny):
     """mxnet#19361, Paddle#29924: 10 to 100 times slower; 34 times in torch 2.13."""
@@ -249,6 +250,7 @@ def test_subnormal_numbers_are_not_slow(target, tiny):
     assert fastest(small) < 5 * fastest(normal)
 
 
+@pytest.mark.alone
 def test_scores_whose_weights_would_be_subnormal_are_not_slow(target):
     """Scores 88 to 103 below the maximum: exp makes 0 of them, not subnormal numbers."""
     q, v = np.ones((1, 1, 512, 1), np.float32), np.ones((1, 1, 2048, 64), np.float32)

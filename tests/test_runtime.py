@@ -155,6 +155,7 @@ print(rg.attention(small, small, small).mean())
 """
 
 
+@pytest.mark.alone
 def test_ctrl_c_raises_soon_and_the_next_call_works():
     done = in_new_process(INTERRUPT, REGARD_NUM_THREADS="2")
     word, seconds, mean = done.stdout.split()
@@ -176,6 +177,7 @@ x = np.broadcast_to(np.float32(1), (1, 20_000_000, 128))
 )
 
 
+@pytest.mark.alone
 def test_ctrl_c_within_one_long_task():
     """64 queries over 20 million keys are one task."""
     done = in_new_process(LONG_TASK, REGARD_NUM_THREADS="1")

@@ -26,7 +26,8 @@ import scikit_build_core.build
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "package"
 FIRST_WITH_ABI3 = (3, 12)  # wheel.py-api of pyproject.toml
-TOOLS = ("pytest>=8", "hypothesis>=6")
+TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6")
+WORKERS = ("-n", "logical", "--maxprocesses", "8", "--dist", "worksteal")  # as in the Makefile
 EXTRAS = ("cli", "models")
 # Every tests/test_*.py is run as installed but these.
 APART = {
@@ -34,6 +35,10 @@ APART = {
     "benchmarks_amx": "as benchmarks",
     "benchmarks_fair": "as benchmarks",
     "bert": "needs the model, 90 MB",
+    "canonical_order_amx": "minutes; compiles native, whatever Python there is",
+    "check_mutants": "minutes; all faults of the catalogue: other tests plant some of each kind in this NumPy",
+    "check_oracle": "minutes; the catalogue of faults, in float64, whatever NumPy there is",
+    "chunks": "minutes; which thread folds which keys is the native module's",
     "concurrency": "needs threadpoolctl; threads are the native module's, whatever NumPy there is",
     "contributing": "reads src",
     "docs_pages": "needs the extra docs, and minutes",
@@ -47,6 +52,7 @@ APART = {
     "processes": "minutes; processes are the native module's",
     "requirements": "compares files of the tree",
     "stub": "needs nanobind",
+    "symbols": "minutes; compiles native, whatever Python there is",
     "view": "needs the model, 90 MB",
 }
 
@@ -216,7 +222,9 @@ def test(case: Case, sdist: Path, folder: Path) -> None:
     pip(python, "install", *binary, wheel, *case.pins, *TOOLS)
     run(*pytest, tree / "tests/package/test_archives.py", tree / "tests/package/test_bare.py", cwd=folder)
     pip(python, "install", *binary, f"{wheel}[{','.join(EXTRAS)}]", *case.pins, *case.extra_pins)
-    run(*pytest, tree / "tests/package/test_installed.py", *suite(tree / "tests"), cwd=folder)
+    tests = (tree / "tests/package/test_installed.py", *suite(tree / "tests"))
+    run(*pytest, "-m", "not alone", *WORKERS, *tests, cwd=folder)
+    run(*pytest, "-m", "alone", *tests, cwd=folder)
     print(f"== {case.name}: {wheel.name} in {time.monotonic() - start:.0f} s", flush=True)
 
 

@@ -45,6 +45,7 @@ def told():
     return json.loads(done.stdout)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("problem", ALL, ids=lambda p: p.name)
 def test_everyone_who_is_named_takes_part(told, problem):
     outcome = told["problems"][problem.name]
@@ -59,6 +60,7 @@ def test_everyone_who_is_named_takes_part(told, problem):
     assert here - set(LOOPS) == set(outcome["contestants"]) - set(LOOPS)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", ["prefill", "decode"])
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=two)])
 def test_as_many_threads_work_as_were_asked_for(told, kind, threads):
