@@ -361,6 +361,7 @@ def test_processes_that_it_starts_end_with_it(tmp_path, monkeypatch):
     assert gone(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.alone
 @posix
 def test_a_daemon_that_holds_the_pipes_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setenv("PID_FILE", str(tmp_path / "pid"))

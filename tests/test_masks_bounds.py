@@ -113,6 +113,7 @@ def test_a_function_is_asked_only_where_its_answer_matters(mask):
     assert asked(lambda f: f, geometry) >= 4096 * 4096
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("open_part", ["function", "dilated", "dense"])
 def test_a_window_of_something_open_lowers_fast_and_small(open_part):
     leaf = {

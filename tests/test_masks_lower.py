@@ -225,6 +225,7 @@ def test_a_band_of_bits_stays_under_its_size_and_so_do_temporaries():
 LENGTH = 131072
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "mask",
     [

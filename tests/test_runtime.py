@@ -273,6 +273,7 @@ def test_plan_counts_spans_as_it_counts_bits(mask):
     assert fast.skipped > 0
 
 
+@pytest.mark.alone
 def test_plan_of_a_long_problem_is_quick():
     x = np.broadcast_to(np.float32(0), (32, 131072, 64))
     started = time.perf_counter()

@@ -96,8 +96,8 @@ class Expression(ABC):
         Returns
         -------
         Ranges or None
-            None if heads or entries differ; if positions matter and p is None, which stands for several; or if there is no
-            such form, where `spans` may still have one.
+            None if heads or entries differ; if positions matter and p is None, which stands for several; or if there
+            is no such form, where `spans` may still have one.
         """
         return None
 
