@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import growth, problems  # noqa: E402
+from benchmarks import ceilings, growth, problems  # noqa: E402
 from benchmarks.peers import PEERS  # noqa: E402
 from regard import _engine, bench  # noqa: E402
 from regard.bench import Alibi, Causal, Lengths, Peer, Problem, Random, Window, _race, _rounds, interleave, pinned  # noqa: E402
@@ -263,3 +263,15 @@ def test_the_collector_is_left_as_it_was(on):
         assert (seen, gc.isenabled()) == ([False, False], on)
     finally:
         (gc.enable if was else gc.disable)()
+
+
+@pytest.mark.parametrize(
+    ("name", "threads"), [("reading keys and values", 2), ("reading keys and values, one thread", 1)]
+)
+def test_as_many_threads_read_as_the_problem_has(monkeypatch, name, threads):
+    """Each its own part, all of the bytes together."""
+    read, problem = [], replace(PLAIN, threads=2)
+    monkeypatch.setattr(ceilings, "loop", lambda kind, target: lambda at, size: read.append((at, size)))
+    PEERS[name].prepare(problem, problem.draw())()
+    assert len({at for at, _ in read}) == threads
+    assert 4 * sum(size for _, size in read) == problem.bytes_of_kv

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import regard as rg
@@ -66,13 +67,39 @@ class Fma(Ceiling):
 
 
 class Read(Ceiling):
-    """As many bytes as the keys and values have, read once."""
+    """As many bytes as the keys and values have, read once, by as many threads as the problem has."""
 
     name = "reading keys and values"
 
+    def why_not(self, problem):
+        return ""
+
+    def threads(self, problem):
+        return problem.threads
+
     def prepare(self, problem, given):
-        read, buffer = ceilings.loop("read", problem.target), ceilings.numbers(problem.bytes_of_kv // 4)
-        return lambda: read(buffer.ctypes.data, buffer.size)
+        read, threads = ceilings.loop("read", problem.target), self.threads(problem)
+        parts = [ceilings.numbers(problem.bytes_of_kv // 4 // threads) for _ in range(threads)]
+
+        def part(numbers):
+            return read(numbers.ctypes.data, numbers.size)
+
+        if threads == 1:
+            return lambda: part(*parts)
+        pool = ThreadPoolExecutor(threads)
+        return lambda: list(pool.map(part, parts))
 
 
-OWN = (Plain(), OneThread(), Fma(), Read())
+class ReadAlone(Read):
+    """The same by one: where two do not read twice as fast, nothing that must read everything is twice as fast."""
+
+    name = "reading keys and values, one thread"
+
+    def why_not(self, problem):
+        return "" if problem.threads > 1 else "the problem has one thread"
+
+    def threads(self, problem):
+        return 1
+
+
+OWN = (Plain(), OneThread(), Fma(), Read(), ReadAlone())

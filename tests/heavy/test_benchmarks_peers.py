@@ -30,7 +30,7 @@ LEFT_OUT = {
     ("random mask", "torch flex, compiled"): "the mask has no rule",
     ("two threads", "JAX"): "its threads are fixed when it starts: one",
 }
-LOOPS = ("FMA in registers", "reading keys and values")  # a test builds no loops
+LOOPS = ("FMA in registers", "reading keys and values", "reading keys and values, one thread")  # a test builds no loops
 two = pytest.mark.skipif(processors() < 2, reason="this process has one processor")
 
 
