@@ -94,6 +94,26 @@ def test_positions_that_differ_have_no_row():
         assert lower_row(rg.Causal() & mask, Geometry((2,), 1, 1, 9, 3), 0, 1) is None
 
 
+class Odd(rg.Causal):
+    """A rule that a user has made of another: it says by itself what it keeps."""
+
+    def keep(self, geometry, rows, keys):
+        return super().keep(geometry, rows, keys) & (keys % 2 == 1)
+
+    def spans(self, geometry, rows):
+        return None
+
+
+def test_a_rule_made_of_another_is_asked_itself():
+    x = np.random.default_rng(0).standard_normal((1, 9, 4), dtype=np.float32)
+    for mask in (Odd(), rg.Window(left=5) & Odd()):
+        whole = rg.attention(x, x, x, mask=mask)
+        assert (whole != rg.attention(x, x, x, mask=rg.Causal())).any()
+        for n in range(1, 10):
+            step = rg.attention(x[:, n - 1 : n], x[:, :n], x[:, :n], mask=mask, q_offset=n - 1)
+            assert (step == whole[:, n - 1 : n]).all()
+
+
 # -- what is asked of a mask once ------------------------------------------------------------------------------------
 
 
@@ -119,3 +139,13 @@ def test_masks_that_end_early_say_so():
     assert (rg.Causal() | ~(rg.Full() & rg.KeyLengths(3))).ends_early
     assert rg.PerHead([rg.Full(), rg.KeyLengths(3)]).ends_early
     assert not (rg.Causal() & rg.KeyPadding([True])).ends_early
+
+
+def test_a_long_union_is_no_deeper_than_its_own_calls():
+    """Each operator takes a call of Python's to lower; what is asked beforehand takes none."""
+    mask = rg.Window(left=0)
+    for n in range(400):
+        mask |= rg.Chunked(n + 1) & rg.Causal()
+    assert (mask.positional, mask.ends_early, mask.fits_all) == (True, False, True)
+    x = np.ones((1, 3, 2), np.float32)
+    assert rg.attention(x[:, :1], x, x, mask=mask, q_offset="end").shape == (1, 1, 2)

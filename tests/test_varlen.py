@@ -85,6 +85,7 @@ def test_as_the_mask_of_documents(lengths, seed):
 
 BAD = {
     "rank": (lambda: rg.varlen_attention(X[None], X, X, [0, 6]), rg.ShapeError, "three axes, (H, T, D)"),
+    "values": (lambda: rg.varlen_attention(X, X, np.concatenate([X, X], 1), [0, 6]), rg.ShapeError, "value has 12"),
     "short": (lambda: rg.varlen_attention(X, X, X, [0, 5]), rg.ShapeError, "from 0 to 5, ascending, and query has 6"),
     "order of axes": (
         lambda: rg.varlen_attention(*[X.swapaxes(0, 1)] * 3, [0, 6]), rg.ShapeError, "pass query.swapaxes(0, 1)",

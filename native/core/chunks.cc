@@ -27,7 +27,7 @@ Chunks::Chunks(const Engine& engine, const Problem& p, const Schedule& schedule,
   // The last go first: under a causal mask the last rows are the longest.
   for (int64_t n = schedule.tasks() - 1; n >= 0; --n) {
     const Block block = schedule.block(n);
-    const Range all = hull(p, block);
+    const Range all = hull(p, block, {0, p.keys});
     Piece piece;
     piece.block = n;
     piece.first = all.empty() ? 0 : all.begin / size;

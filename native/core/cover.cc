@@ -176,7 +176,7 @@ Reach reach(const Problem& p, const Block& block, int first, int rows, Range key
   return all;
 }
 
-Range hull(const Problem& p, const Block& block) { return reach(p, block, 0, block.rows, {0, p.keys}).hull; }
+Range hull(const Problem& p, const Block& block, Range keys) { return reach(p, block, 0, block.rows, keys).hull; }
 
 namespace {
 

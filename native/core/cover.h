@@ -43,7 +43,7 @@ struct Reach {
 Reach reach(const Problem&, const Block&, int first, int rows, Range keys);
 
 // The hull of all rows of a block.
-Range hull(const Problem&, const Block&);
+Range hull(const Problem&, const Block&, Range keys);
 
 // What became of the tiles of a band: a tile is one block of rows by `tile` keys.
 struct TileCount {

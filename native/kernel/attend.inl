@@ -277,6 +277,10 @@ void attend(const Problem& p, const Block& block, char* memory) {
   if (all.begin >= all.end) clear(s.total, block.rows, p.dv);
   const int64_t from = all.begin / chunk * chunk;
   for (int64_t first = from; first < all.end; first += chunk) {
+    const int64_t end = first + chunk < p.keys ? first + chunk : p.keys;
+    // Between the first keys and a window there may be thousands of tiles. To join the state of no keys changes
+    // nothing.
+    if (first != from && hull(p, block, {first, end}).empty()) continue;
     if (!fold_chunk<N, Stored>(p, block, first, first == from ? s.total : s.part, s)) return;
     if (first != from) merge(s.total, s.part, block.rows, p.dv, s);
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from regard._cached import cached_attribute
@@ -30,15 +31,29 @@ class Expression(ABC):
         parts = self.parts
         return [leaf for part in parts for leaf in part.leaves] if parts else [self]
 
+    def _nodes(self) -> list[Expression]:
+        """List itself and what it is made of, each once. A loop: a long union is deeper than calls may be."""
+        found, nodes = {id(self)}, [self]
+        for node in nodes:
+            for part in node.parts:
+                if id(part) not in found:
+                    found.add(id(part))
+                    nodes.append(part)
+        return nodes
+
+    def _leaves(self) -> Iterator[Expression]:
+        """Give those that are not made of others, but never itself."""
+        return (node for node in self._nodes()[1:] if not node.parts)
+
     @cached_attribute
     def positional(self) -> bool:
         """Whether the mask depends on where the queries stand among the keys."""
-        return any(part.positional for part in self.parts)
+        return any(leaf.positional for leaf in self._leaves())
 
     @cached_attribute
     def ends_early(self) -> bool:
         """Whether the mask says where sequences end, which may be before the last key."""
-        return any(part.ends_early for part in self.parts)
+        return any(leaf.ends_early for leaf in self._leaves())
 
     @property
     def held_bytes(self) -> float:
@@ -66,7 +81,7 @@ class Expression(ABC):
     @cached_attribute
     def fits_all(self) -> bool:
         """Whether nothing in the mask has a check of its own, so that it fits any scores."""
-        return type(self).check is Expression.check and all(part.fits_all for part in self.parts)
+        return all(type(node).check is Expression.check for node in self._nodes())
 
     @abstractmethod
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:

@@ -34,7 +34,7 @@ class _OneRange(Mask):
         return RowSpans.between(geometry, *self.ends(p, geometry.keys))
 
     def row(self, p: int | None, keys: int) -> Ranges | None:
-        if p is None and self.positional:
+        if (p is None and self.positional) or type(self).spans is not _OneRange.spans:  # of a user's class
             return None
         begin, end = self.ends(p or 0, keys)
         return one_range(begin, end, keys)  # type: ignore[arg-type]  # of an integer they are integers

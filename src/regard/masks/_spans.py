@@ -201,11 +201,15 @@ def both(a: Ranges, b: Ranges, keys: int) -> Ranges:
     if len(a) == len(b) == 2:  # as in a causal window: each step of decoding asks
         begin, end = a[0] if a[0] > b[0] else b[0], a[1] if a[1] < b[1] else b[1]
         return (begin, end) if begin < end else ()
-    kept: Ranges = ()
-    for i in range(0, len(a), 2):
-        for j in range(0, len(b), 2):
-            kept += one_range(max(a[i], b[j]), min(a[i + 1], b[j + 1]), keys)
-    return kept
+    kept: list[int] = []
+    i = j = 0
+    while i < len(a) and j < len(b):
+        kept += one_range(max(a[i], b[j]), min(a[i + 1], b[j + 1]), keys)
+        if a[i + 1] < b[j + 1]:
+            i += 2
+        else:
+            j += 2
+    return tuple(kept)
 
 
 def either(a: Ranges, b: Ranges, keys: int) -> Ranges:
