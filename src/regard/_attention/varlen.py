@@ -90,8 +90,8 @@ def varlen_attention(
             )
     if v.shape[1] != k.shape[1]:
         raise ShapeError(
-            f"key has {k.shape[1]} rows and value has {v.shape[1]} (shapes {k.shape} and {v.shape}): there is one value "
-            "per key"
+            f"key has {k.shape[1]} rows and value has {v.shape[1]} (shapes {k.shape} and {v.shape}): there is one "
+            "value per key"
         )
     queries = _bounds("cu_seqlens_q", cu_seqlens_q, "query", q.shape)
     if cu_seqlens_k is None and k.shape[1] != q.shape[1]:
