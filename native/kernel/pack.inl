@@ -146,7 +146,6 @@ inline const E* even_rows(const Input& a, const Panel& panel, int begin, int n, 
 // they compute finite numbers that nobody reads.
 template <class N, class Stored>
 void pack_panel(const Panel& panel, typename N::T* to) {
-  typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
   const Problem& p = panel.p;
   const int lanes = Tiled<N>::kUse ? kPanel : padded<N>(panel.count);  // a tile takes all lanes
