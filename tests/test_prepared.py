@@ -181,7 +181,7 @@ def test_what_runs_is_what_was_configured():
 def test_the_processors_are_asked_at_each_call(monkeypatch):
     monkeypatch.setattr(_engine._runtime, "settings", _engine._runtime.Settings)
     for count in (5, 2, 5):
-        monkeypatch.setattr(_engine._runtime, "_processors", lambda count=count: count)
+        monkeypatch.setattr(_engine._runtime, "processors", lambda count=count: count)
         assert rg.attention_forward(Q, K, V).plan.threads == count
 
 

@@ -87,7 +87,7 @@ class Prepared:
     def plan(self) -> Plan:
         """How it is run, in words and numbers that the run has no use for: made when they are first asked for."""
         engine = self._form.engine
-        if self._plan is None or (engine[2] is None and self._plan.threads != _native.processors()):
+        if self._plan is None or (engine[2] is None and self._plan.threads != _runtime.processors()):
             self._plan = make_plan(self.problem, engine)
         return self._plan
 

@@ -124,10 +124,10 @@ def _best() -> tuple[str, str]:
 
 def num_threads() -> int:
     """Threads that a call may use: as configured, else the processors that this process may run on."""
-    return settings().num_threads or _processors()
+    return settings().num_threads or processors()
 
 
-_processors = _native.processors
+processors = _native.processors
 
 
 def chosen() -> tuple[str, str]:
