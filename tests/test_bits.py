@@ -165,3 +165,17 @@ def test_repeated_and_from_many_threads(target, arrays, options):
         thread.join()
     for result in results:
         assert_same_bits(result, want)
+
+
+@pytest.mark.parametrize("queries", [1, 3, 200])
+def test_gaps_of_whole_chunks_are_passed_over(target, normal, queries):
+    """A bool array is looked at tile by tile, the ranges of a rule are not: thousands of keys lie between these two."""
+    n = 6000
+    q, k, v = normal(2, queries, 16), normal(2, n, 16), normal(2, n, 16)
+    rule = rg.Causal() & (rg.Window(left=40) | rg.Prefix(3) | rg.Window(left=3500) & ~rg.Window(left=3400))
+    keeps = rule.materialize(queries, n, q_offset=n - queries)
+    got = rg.attention_forward(q, k, v, mask=rule, q_offset="end")
+    want = rg.attention_forward(q, k, v, mask=keeps)
+    assert_same_bits(got.out, want.out)
+    assert_same_bits(got.lse, want.lse)
+    assert got.plan.tiles.skipped > got.plan.tiles.visited / 2
