@@ -273,7 +273,13 @@ class _Pair(Combined):
 
     def __repr__(self) -> str:
         # Python groups to the left: an equal operator on the right was in parentheses.
-        return f"{_operand(self.left, self._binds)} {self._symbol} {_operand(self.right, self._binds + 1)}"
+        node: Mask = self
+        spelled: list[str] = []
+        while isinstance(node, _Pair) and type(node) is type(self):
+            spelled.append(_operand(node.right, node._binds + 1))
+            node = node.left
+        spelled.append(_operand(node, self._binds))
+        return f" {self._symbol} ".join(reversed(spelled))
 
 
 class And(_Pair):

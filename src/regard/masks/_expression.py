@@ -28,8 +28,7 @@ class Expression(ABC):
     @property
     def leaves(self) -> list[Expression]:
         """The masks at the ends of the expression; itself for a leaf."""
-        parts = self.parts
-        return [leaf for part in parts for leaf in part.leaves] if parts else [self]
+        return [node for node in self._nodes() if not node.parts]
 
     def _nodes(self) -> list[Expression]:
         """List itself and what it is made of, each once. A loop: a long union is deeper than calls may be."""
@@ -58,10 +57,7 @@ class Expression(ABC):
     @property
     def held_bytes(self) -> float:
         """Size of the arrays that the mask holds; infinite where what it keeps may change."""
-        if not self.parts:
-            return 0
-        apart = {id(part): part for part in self.parts}  # one mask may serve many heads
-        return sum(part.held_bytes for part in apart.values())
+        return sum(leaf.held_bytes for leaf in self._leaves())
 
     @cached_attribute
     def cacheable(self) -> bool:
@@ -71,7 +67,8 @@ class Expression(ABC):
     @property
     def heads(self) -> int | None:
         """How many query heads the mask is made for; None for any number."""
-        return next((part.heads for part in self.parts if part.heads is not None), None)
+        told = (node.heads for node in self._nodes()[1:] if type(node).heads is not Expression.heads)
+        return next((heads for heads in told if heads is not None), None)
 
     def check(self, geometry: Geometry) -> None:
         """Raise MaskError if what the mask holds does not fit the scores."""
