@@ -63,29 +63,30 @@ inline void product_tile(Left<A> a, Right<B> b, int n, Done done, Step step) {
 template <class N, int C, int R = N::kSums / C, class A, class B, class Done, class Step>
 inline void product(Left<A> a, Right<B> b, int rows, int n, Done done, Step step) {
   int r0 = 0;
-  const auto shifted = [&](int r, int c, typename N::V x) { done(r0 + r, c, x); };
+  // Closures hold copies: what they referred to would be read again after each store.
+  const auto shifted = [=](int by) { return [=](int r, int c, typename N::V x) { done(by + r, c, x); }; };
   for (; r0 + R <= rows; r0 += R) {
-    product_tile<N, R, C>(a, b, n, shifted, step(r0));
+    product_tile<N, R, C>(a, b, n, shifted(r0), step(r0));
     a.data += R * a.row;
   }
   if constexpr (R > 6) {
-    product<N, C, R / 2>(a, b, rows - r0, n, shifted, [&](int r) { return step(r0 + r); });
+    product<N, C, R / 2>(a, b, rows - r0, n, shifted(r0), [=](int r) { return step(r0 + r); });
   } else {
     switch (rows - r0) {
       case 1:
-        if constexpr (R > 1) product_tile<N, 1, C>(a, b, n, shifted, step(r0));
+        if constexpr (R > 1) product_tile<N, 1, C>(a, b, n, shifted(r0), step(r0));
         break;
       case 2:
-        if constexpr (R > 2) product_tile<N, 2, C>(a, b, n, shifted, step(r0));
+        if constexpr (R > 2) product_tile<N, 2, C>(a, b, n, shifted(r0), step(r0));
         break;
       case 3:
-        if constexpr (R > 3) product_tile<N, 3, C>(a, b, n, shifted, step(r0));
+        if constexpr (R > 3) product_tile<N, 3, C>(a, b, n, shifted(r0), step(r0));
         break;
       case 4:
-        if constexpr (R > 4) product_tile<N, 4, C>(a, b, n, shifted, step(r0));
+        if constexpr (R > 4) product_tile<N, 4, C>(a, b, n, shifted(r0), step(r0));
         break;
       case 5:
-        if constexpr (R > 5) product_tile<N, 5, C>(a, b, n, shifted, step(r0));
+        if constexpr (R > 5) product_tile<N, 5, C>(a, b, n, shifted(r0), step(r0));
         break;
     }
   }

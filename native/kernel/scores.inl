@@ -9,10 +9,10 @@ inline void scores(const Rows<Row>& key, int begin, int end, const typename N::T
   const typename N::V by = N::set(scale);
   product<N, C>(
       Left<Row>{key.at(begin), key.row, 1}, Right<typename N::T>{query, kPanel}, end - begin, d,
-      [&](int r, int c, typename N::V dot) {
+      [=](int r, int c, typename N::V dot) {
         N::store(to + ptrdiff_t(begin + r) * kPanel + c * N::kLanes, N::mul(dot, by));
       },
-      [&](int r) { return beside.template from<64>((begin + r) / 2); });
+      [=](int r) { return beside.template from<64>((begin + r) / 2); });
 }
 
 // Keys in the lanes, for the first R rows of a panel: a few rows would leave most lanes of the other way idle. G
