@@ -8,16 +8,16 @@ inline void accumulate_columns(const typename N::T* weights, const Rows<Row>& va
                                int column) {
   typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
+  const Rows<Row> read = {value.at(begin) + column, value.row};
   product<N, C>(
-      Left<T>{weights + ptrdiff_t(begin) * kPanel, 1, kPanel}, Right<Row>{value.at(begin) + column, value.row}, rows,
-      end - begin,
+      Left<T>{weights + ptrdiff_t(begin) * kPanel, 1, kPanel}, Right<Row>{read.data, read.row}, rows, end - begin,
       [=](int r, int c, typename N::V block) {
         T* const at = out + ptrdiff_t(r) * width + column + c * N::kLanes;
         N::store(at, N::fma(N::load(at), N::set(shrink[r]), block));
       },
       [=](int) {
         constexpr int kBytes = C * N::kLanes * int(sizeof(Row));
-        return beside.template from<kBytes>((end + begin + (end - begin) * column / width) / 2);
+        return beside.template along<kBytes>((end + begin + (end - begin) * column / width) / 2, read);
       });
 }
 

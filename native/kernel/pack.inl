@@ -9,60 +9,90 @@ struct Rows {
   const E* at(int64_t r) const { return data + r * row; }
 };
 
-// The keys and values that are read next, as the caller has them, to be brought near during the work on those before.
-// A few lines at a time, since many would wait for each other; both in step, since memory gives more to two streams
-// than to one. Where a line is not, nothing happens: so no end is asked for, and addresses are numbers.
+// Rows of one head as the caller has them, line after line, to be brought near before they are read. Where a line is
+// not, nothing happens: so no end is asked for, and addresses are numbers.
+class Walk {
+ public:
+  Walk(uintptr_t first, uintptr_t row, int bytes)
+      : at_(first), row_(row), lines_((bytes + 63) / 64), left_(lines_), gap_(row - uintptr_t(lines_) * 64) {}
+  Walk from(int row) const {
+    Walk walk = *this;
+    walk.at_ += uintptr_t(row) * row_;
+    return walk;
+  }
+  // kLocality as of __builtin_prefetch: 3 is the first-level cache, 2 the second.
+  template <int kLocality>
+  void fetch() {
+    __builtin_prefetch(reinterpret_cast<const void*>(at_), 0, kLocality);
+    at_ += 64;
+    if (--left_ != 0) return;
+    at_ += gap_;
+    left_ = lines_;
+  }
+
+ private:
+  uintptr_t at_, row_;
+  int lines_, left_;
+  uintptr_t gap_;
+};
+
+// So many rows on, keys and values are asked for again: what was asked for far ahead is dropped where memory is busy
+// (experiments/0012).
+constexpr int kNearKeys = 32, kNearValues = 8;
+
+// The keys and values that are read next, during the work on those before. A few lines at a time, since many would wait
+// for each other; both in step, since memory gives more to two streams than to one; into the second-level cache, for
+// the first has no room for them.
 class Ahead {
  public:
   // Rows of one head, from `row` on.
   Ahead(const Input& key, const Input& value, int64_t head, int64_t row, int d, int dv)
-      : key_(place(key, head, row)),
-        value_(place(value, head, row)),
-        key_row_(uintptr_t(key.row)),
-        value_row_(uintptr_t(value.row)),
-        lines_(lines(key, d) > lines(value, dv) ? lines(key, d) : lines(value, dv)) {}
+      : key_(walk(key, head, row, d)), value_(walk(value, head, row, dv)) {}
 
   // As many bytes as each step reads, a line of each at a time.
   template <int kBytes>
   struct Lines {
-    uintptr_t key, value, key_gap, value_gap;
-    int lines, left, n;
+    Walk key, value;
+    int n;
     void operator()() {
       if (kBytes < 128 && ++n % (128 / kBytes) != 0) return;
 #pragma GCC unroll 4
-      for (int i = 0; i < kBytes; i += 128) fetch();
-    }
-    void fetch() {
-      __builtin_prefetch(reinterpret_cast<const void*>(key));
-      __builtin_prefetch(reinterpret_cast<const void*>(value));
-      key += 64;
-      value += 64;
-      if (--left != 0) return;
-      key += key_gap;
-      value += value_gap;
-      left = lines;
+      for (int i = 0; i < kBytes; i += 128) {
+        key.fetch<2>();
+        value.fetch<2>();
+      }
     }
   };
   template <int kBytes>
   Lines<kBytes> from(int row) const {
-    const uintptr_t wide = uintptr_t(64 * lines_);
-    return {key_ + uintptr_t(row) * key_row_,
-            value_ + uintptr_t(row) * value_row_,
-            key_row_ - wide,
-            value_row_ - wide,
-            lines_,
-            lines_,
-            0};
+    return {key_.from(row), value_.from(row), 0};
+  }
+
+  // The same, and what is read itself, some rows on.
+  template <int kBytes>
+  struct NearToo {
+    Lines<kBytes> far;
+    uintptr_t near, step;
+    void operator()() {
+      far();
+#pragma GCC unroll 8
+      for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(reinterpret_cast<const void*>(near + uintptr_t(i)));
+      near += step;
+    }
+  };
+  template <int kBytes, class Row>
+  NearToo<kBytes> along(int row, Rows<Row> read) const {
+    const uintptr_t step = uintptr_t(read.row) * sizeof(Row);
+    return {from<kBytes>(row), reinterpret_cast<uintptr_t>(read.data) + kNearValues * step, step};
   }
 
  private:
-  uintptr_t key_, value_, key_row_, value_row_;
-  int lines_;  // of a row
+  Walk key_, value_;
 
-  static uintptr_t place(const Input& in, int64_t head, int64_t row) {
-    return reinterpret_cast<uintptr_t>(in.data) + uintptr_t(in.head[head]) + uintptr_t(row * in.row);
+  static Walk walk(const Input& in, int64_t head, int64_t row, int width) {
+    const uintptr_t first = reinterpret_cast<uintptr_t>(in.data) + uintptr_t(in.head[head]) + uintptr_t(row * in.row);
+    return {first, uintptr_t(in.row), static_cast<int>(width * in.col)};
   }
-  static int lines(const Input& in, int width) { return static_cast<int>((width * in.col + 63) / 64); }
 };
 
 // Whether rows of E, from this place on, can be read as they lie.

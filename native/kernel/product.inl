@@ -23,6 +23,10 @@ struct Alone {
   Lines from(int) const {
     return {};
   }
+  template <int, class Row>
+  Lines along(int, Rows<Row>) const {
+    return {};
+  }
 };
 
 // sum over k of a[r][k] * b[k][lane], for R rows and C columns of vectors: one chain per element, k ascending from

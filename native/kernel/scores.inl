@@ -23,7 +23,9 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
   typedef typename N::V V;
   typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
-  auto fetch = ahead.template from<G * N::kLanes * 4 * int(sizeof(Row))>(first / 2);
+  constexpr int kBytes = G * N::kLanes * 4 * int(sizeof(Row)), kSize = int(sizeof(Row));
+  auto fetch = ahead.template from<kBytes>(first / 2);
+  Walk near(reinterpret_cast<uintptr_t>(key.at(first + kNearKeys)), uintptr_t(key.row) * kSize, d * kSize);
   V acc[G][4];
 #pragma GCC unroll 16
   for (int i = 0; i < G * 4; ++i) acc[i / 4][i % 4] = N::set(0);
@@ -38,6 +40,8 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
   int c = 0;
   for (; c + 4 <= d; c += 4) {
     fetch();
+#pragma GCC unroll 8
+    for (int i = 0; i < kBytes; i += 64) near.template fetch<3>();
     V columns[G][4];
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) N::load_columns(key.at(first + g * N::kLanes) + c, key.row, columns[g]);
