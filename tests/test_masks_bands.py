@@ -114,12 +114,15 @@ def test_a_large_mask_is_lowered_once_for_each_call(lowered):
         assert [band.rows for band in lowered] == [slice(0, 512)] * calls
 
 
-@pytest.mark.parametrize(("queries", "bands"), [(100, 1), (2500, 3)])
-def test_a_small_mask_is_lowered_once_for_all_calls(lowered, queries, bands):
+@pytest.mark.parametrize(
+    ("kind", "queries", "keys", "bands"),
+    [(rg.Window, 100, 3000, 1), (rg.Window, 2500, 3000, 1), (rg.Dilated, 2500, 120, 3)],
+)
+def test_a_small_mask_is_lowered_once_for_all_calls(lowered, kind, queries, keys, bands):
     for _ in range(3):
-        call(rg.Causal() & rg.Window(left=50), queries, 3000)
+        call(rg.Causal() & kind(50), queries, keys)
         assert len(lowered) == bands
-    call(rg.Causal() & rg.Window(left=51), queries, 3000)
+    call(rg.Causal() & kind(51), queries, keys)
     assert len(lowered) == 2 * bands
 
 

@@ -15,7 +15,7 @@ from masks_judges import assert_lowers, decode
 from masks_random import GENERATORS, assert_same, cases, dense, formula, geometries
 from regard._types import Geometry, Offsets
 from regard.masks import _evaluate, _lower, _spans
-from regard.masks._lower import BAND_ROWS, Band, lower
+from regard.masks._lower import BAND_ROWS, BITS_ROWS, Band, lower
 from regard.masks._spans import RowSpans, runs_of
 
 
@@ -253,7 +253,7 @@ def test_documents_in_pieces_lower_in_bounded_memory():
     band = next(lower(rg.Documents(ids), Geometry((), 1, LENGTH, LENGTH)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (band.kind, band.data.shape) == ("bits", (1, BAND_ROWS, LENGTH // 8))
+    assert (band.kind, band.data.shape) == ("bits", (1, BITS_ROWS, LENGTH // 8))
     assert peak - band.data.nbytes < 8 << 20
     row = np.unpackbits(band.data[0, 77], bitorder="little").astype(bool)
     np.testing.assert_array_equal(row, ids == ids[77])

@@ -15,7 +15,8 @@ from ._evaluate import BLOCK_ROWS, chunks, cut, indices, piece_rows
 from ._expression import Expression
 from ._spans import MAX_SPANS, OneRow, Ranges, RowSpans
 
-BAND_ROWS = 1024
+BAND_ROWS = 1 << 16  # a native call each, and threads wait for each other at its end
+BITS_ROWS = 1024
 MAX_BAND_BYTES = 16 << 20
 # Ranges of keys to evaluate begin at its multiples; it is one of 8, the keys of a byte.
 _STEP = 64
@@ -101,17 +102,17 @@ def _band(mask: Expression, geometry: Geometry, rows: slice, band_rows: int) -> 
 
 
 def _closed(mask: Expression, geometry: Geometry, rows: slice, planes: int) -> Band | None:
-    """Find the spans piece by piece; None if there are too many in a row."""
+    """Find the spans piece by piece, up to a row of too many; None if that is the first."""
     pieces: list[RowSpans] = []
     at, width, step = rows.start, 1, piece_rows(planes)
     while at < rows.stop:
         end = min(at + step, rows.stop)
         piece, _ = mask.bounds(geometry, slice(at, end))  # both are the spans
-        if piece.width > MAX_SPANS:
-            return None
         width = max(width, piece.width)
-        if pieces and (end - rows.start) * planes * width * 16 > MAX_BAND_BYTES:
+        if pieces and (width > MAX_SPANS or (end - rows.start) * planes * width * 16 > MAX_BAND_BYTES):
             break
+        if width > MAX_SPANS:
+            return None
         pieces.append(piece)
         at = end
     return _of_spans(slice(rows.start, at), RowSpans.joined(pieces, axis=-3))
@@ -133,7 +134,8 @@ def _bits(mask: Expression, geometry: Geometry, rows: slice) -> Band:
     # One pair tells along which leading axes the mask differs.
     planes = mask.keep(geometry, np.array([rows.start]), np.array([0])).shape[:-2]
     count, row_bytes = math.prod(planes), -(-geometry.keys // 8)
-    rows = slice(rows.start, min(rows.stop, rows.start + max(1, MAX_BAND_BYTES // max(1, count * row_bytes))))
+    most = min(BITS_ROWS, max(1, MAX_BAND_BYTES // max(1, count * row_bytes)))
+    rows = slice(rows.start, min(rows.stop, rows.start + most))
     packed = np.zeros((*planes, rows.stop - rows.start, row_bytes), np.uint8)
     for block, undecided, kept in _open(mask, geometry, rows, count):
         at = slice(block.start - rows.start, block.stop - rows.start)
@@ -155,7 +157,7 @@ def _open(mask: Expression, geometry: Geometry, rows: slice, planes: int) -> Ite
         inner, outer = mask.bounds(geometry, piece)
         dropped = ~inner
         differ = not (dropped.alike and outer.alike)
-        for block in cut(piece, BLOCK_ROWS if differ else BAND_ROWS):
+        for block in cut(piece, BLOCK_ROWS if differ else BITS_ROWS):
             at = slice(block.start - piece.start, block.stop - piece.start)
             some_drop, some_keep = dropped.of_rows(at).anywhere(_STEP), outer.of_rows(at).anywhere(_STEP)
             yield block, (some_drop & some_keep).data[0].tolist(), (~some_drop).data[0].tolist()
