@@ -76,12 +76,6 @@ bool holds_nonfinite(const Problem& p, Tile<N, Row>& t, Scratch<N>& s) {
   return t.content == t.kNonfinite;
 }
 
-// A number that a template takes from a call.
-template <int N>
-struct Count {
-  static constexpr int value = N;
-};
-
 // q . k of one panel and the tile's keys [begin, end).
 template <class N, int C, class Row>
 void score_panel(const Panel& panel, const Tile<N, Row>& t, int begin, int end, Scratch<N>& s) {
@@ -100,7 +94,8 @@ void score_panel(const Panel& panel, const Tile<N, Row>& t, int begin, int end, 
     if (panel.count == 1) return few(Count<1>{});
     if (panel.count == 2) return few(Count<2>{});
     if (panel.count == 3) return few(Count<3>{});
-    if (panel.count <= kFew) return few(Count<4>{});
+    if (panel.count <= 4) return few(Count<4>{});
+    if (panel.count <= kFew<N>) return few(Count<8>{});
   }
   if (reads_once<N>(panel)) return scores<N, C>(t.key, begin, end, query, p.d, scale, s.scores, ahead);
   scores<N, C>(t.key, begin, end, query, p.d, scale, s.scores, Alone{});
@@ -260,7 +255,7 @@ bool fold_chunk(const Problem& p, const Block& block, int64_t begin, const State
   clear(to, block.rows, p.dv);
   if constexpr (sizeof(Stored) < sizeof(typename N::T)) {
     const int64_t head = block.head[0];
-    const bool few = block.rows <= kFew && padded<N>(p.dv) == p.dv;
+    const bool few = block.rows <= kFew<N> && padded<N>(p.dv) == p.dv;
     if ((few || Tiled<N>::kAsStored) && lies_in_rows<Stored>(p.key, p.key.data + p.key.head[head]) &&
         lies_in_rows<Stored>(p.value, p.value.data + p.value.head[head])) {
       return fold_tiles<N, Stored, Stored>(p, block, begin, end, to, s);

@@ -25,23 +25,26 @@ inline void weigh(typename N::T* scores, const typename N::V (&base)[C], typenam
 }
 
 // Up to so many rows are a few: keys then are the better lanes.
-constexpr int kFew = 4;
+template <class N>
+constexpr int kFew = N::kLanes < 16 ? 4 : 8;
 
 // As many keys as there are lanes, of a few rows: the same numbers, with less of each vector idle.
 template <class N, int R>
 inline void weigh_few(typename N::T* scores, typename N::V base, typename N::V& total) {
   typedef typename N::V V;
-  constexpr int kPanel = Scratch<N>::kPanel;
-  V column[4], x[R];
+  constexpr int kPanel = Scratch<N>::kPanel, kQuads = (R + 3) / 4;
+  V column[kQuads][4], x[R];
   typename N::T from[N::kLanes];
   N::store(from, base);
-  N::load_columns(scores, kPanel, column);
-#pragma GCC unroll 4
-  for (int r = 0; r < R; ++r) x[r] = N::sub(column[r], N::set(from[r]));
+#pragma GCC unroll 2
+  for (int quad = 0; quad < kQuads; ++quad) N::load_columns(scores + 4 * quad, kPanel, column[quad]);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) x[r] = N::sub(column[r / 4][r % 4], N::set(from[r]));
   exp<N>(x);
-#pragma GCC unroll 4
-  for (int r = 0; r < R; ++r) column[r] = x[r];
-  N::store_columns(column, scores, kPanel);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) column[r / 4][r % 4] = x[r];
+#pragma GCC unroll 2
+  for (int quad = 0; quad < kQuads; ++quad) N::store_columns(column[quad], scores + 4 * quad, kPanel);
   for (int j = 0; j < N::kLanes; ++j) total = N::add(total, N::load(scores + j * kPanel));
 }
 
@@ -51,10 +54,18 @@ inline int weigh_steps(int j, int end, int rows, typename N::T* scores, const ty
                        typename N::V (&total)[C]) {
   constexpr int kPanel = Scratch<N>::kPanel, kStep = C < 4 ? 4 / C : 1;  // four vectors in step
   if constexpr (C == 1 && N::kLanes > 1) {
+    const auto few = [&](auto count) {
+      constexpr int kRows = decltype(count)::value;
+      for (; j + N::kLanes <= end; j += N::kLanes) {
+        weigh_few<N, kRows>(scores + ptrdiff_t(j) * kPanel, base[0], total[0]);
+      }
+    };
     if (rows == 1) {
-      for (; j + N::kLanes <= end; j += N::kLanes) weigh_few<N, 1>(scores + ptrdiff_t(j) * kPanel, base[0], total[0]);
-    } else if (rows <= kFew) {
-      for (; j + N::kLanes <= end; j += N::kLanes) weigh_few<N, 4>(scores + ptrdiff_t(j) * kPanel, base[0], total[0]);
+      few(Count<1>{});
+    } else if (rows <= 4) {
+      few(Count<4>{});
+    } else if (rows <= kFew<N>) {
+      few(Count<8>{});
     }
   }
   for (; j + kStep <= end; j += kStep) weigh<N, C, kStep>(scores + ptrdiff_t(j) * kPanel, base, total);

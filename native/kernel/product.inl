@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The register tile that both products of attention are made of.
 
+// A number that a template takes from a call.
+template <int N>
+struct Count {
+  static constexpr int value = N;
+};
+
 // A factor as it lies: element (r, k) of the left one at `data[r * row + k * step]`, and row k of the right one, whose
 // columns are the lanes, at `data + k * row`.
 template <class E>

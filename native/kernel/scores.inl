@@ -26,15 +26,16 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
   constexpr int kBytes = G * N::kLanes * 4 * int(sizeof(Row)), kSize = int(sizeof(Row));
   auto fetch = ahead.template from<kBytes>(first / 2);
   Walk near(reinterpret_cast<uintptr_t>(key.at(first + kNearKeys)), uintptr_t(key.row) * kSize, d * kSize);
-  V acc[G][4];
+  constexpr int kQuads = (R + 3) / 4;
+  V acc[G][kQuads][4];
 #pragma GCC unroll 16
-  for (int i = 0; i < G * 4; ++i) acc[i / 4][i % 4] = N::set(0);
+  for (int i = 0; i < G * kQuads * 4; ++i) acc[i / (kQuads * 4)][i / 4 % kQuads][i % 4] = N::set(0);
   const auto add = [&](const V(&column)[G], const T* q) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const V x = N::set(q[r]);
 #pragma GCC unroll 4
-      for (int g = 0; g < G; ++g) acc[g][r] = N::fma(column[g], x, acc[g][r]);
+      for (int g = 0; g < G; ++g) acc[g][r / 4][r % 4] = N::fma(column[g], x, acc[g][r / 4][r % 4]);
     }
   };
   int c = 0;
@@ -64,9 +65,12 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
   }
 #pragma GCC unroll 4
   for (int g = 0; g < G; ++g) {
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) acc[g][r] = N::mul(acc[g][r], N::set(scale));
-    N::store_columns(acc[g], to + ptrdiff_t(first + g * N::kLanes) * kPanel, kPanel);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) acc[g][r / 4][r % 4] = N::mul(acc[g][r / 4][r % 4], N::set(scale));
+#pragma GCC unroll 2
+    for (int quad = 0; quad < kQuads; ++quad) {
+      N::store_columns(acc[g][quad], to + ptrdiff_t(first + g * N::kLanes) * kPanel + 4 * quad, kPanel);
+    }
   }
 }
 
