@@ -41,6 +41,17 @@ struct F32 {
     for (int r = 0; r < 4; ++r) x[r] = four(p + r * row, 4 * row);
     transpose(x);
   }
+  // Two neighbours are one word until they are apart: half of the shuffles.
+  static void load_columns(const BFloat16* p, ptrdiff_t row, V (&x)[4]) {
+    const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+    const V a = pairs(p, row), b = pairs(p + 2 * row, row);
+    const Bits first = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88));
+    const Bits second = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xdd));
+    x[0] = _mm512_castsi512_ps(_mm512_slli_epi32(first, 16));
+    x[1] = _mm512_castsi512_ps(_mm512_and_si512(first, high));
+    x[2] = _mm512_castsi512_ps(_mm512_slli_epi32(second, 16));
+    x[3] = _mm512_castsi512_ps(_mm512_and_si512(second, high));
+  }
   static void store_columns(V (&x)[4], T* p, ptrdiff_t row) {
     transpose(x);
     for (int r = 0; r < 4; ++r) {
@@ -66,7 +77,17 @@ struct F32 {
     return _mm256_set_epi64x(x[3], x[2], x[1], x[0]);
   }
   static V four(const Half* p, ptrdiff_t step) { return _mm512_cvtph_ps(gather(p, step)); }
-  static V four(const BFloat16* p, ptrdiff_t step) { return widen16(gather(p, step)); }
+  // Four elements each of two neighbouring rows in each quarter; quarters are four rows apart.
+  static V pairs(const BFloat16* p, ptrdiff_t row) {
+    V x = _mm512_castps128_ps512(two(p, p + row));
+    x = _mm512_insertf32x4(x, two(p + 4 * row, p + 5 * row), 1);
+    x = _mm512_insertf32x4(x, two(p + 8 * row, p + 9 * row), 2);
+    return _mm512_insertf32x4(x, two(p + 12 * row, p + 13 * row), 3);
+  }
+  static __m128 two(const BFloat16* p, const BFloat16* q) {
+    const __m128 low = _mm_castsi128_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    return _mm_loadh_pi(low, reinterpret_cast<const __m64*>(q));
+  }
   // Of each quarter.
   static void transpose(V (&x)[4]) {
     const V a = _mm512_unpacklo_ps(x[0], x[1]), b = _mm512_unpackhi_ps(x[0], x[1]);
