@@ -79,13 +79,13 @@ def test_the_engine_agrees_with_the_reference(target, normal, rng, mask):
     assert_agrees(rg.attention_forward(q, k, v, **options), q, k, v, **options)
 
 
-def test_ranges_and_bytes_give_the_same_bits(target, normal, monkeypatch):
-    """A row of a bool array is lowered to ranges; the same pairs in an array of all rows stay bytes."""
+def test_ranges_and_bits_give_the_same_bits(target, normal, monkeypatch):
+    """A row of a bool array is lowered to ranges; the same pairs in an array of all rows become a bit each."""
     q, k, v = normal(6, 4, 70, 16), normal(6, 2, 136, 16), normal(6, 2, 136, 8)
     kept = np.repeat(KEPT, 17, axis=1)[:, None, None]
     every_row = np.repeat(kept, 70, axis=2)
     kinds = [[band.kind for band in lower(rg.Dense(a), Geometry((6,), 4, 70, 136))] for a in (kept, every_row)]
-    assert kinds == [["spans"], ["bytes"]]
+    assert kinds == [["spans"], ["bits"]]
     want = rg.attention_forward(q, k, v, mask=every_row)
     for mask in (kept, rg.KeyPadding(kept[:, 0, 0]), rg.KeyPadding.from_torch(~kept[:, 0, 0])):
         got = rg.attention_forward(q, k, v, mask=mask)

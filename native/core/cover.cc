@@ -25,7 +25,9 @@ uint32_t word_of_bits(const char* row, int64_t first, int count) {
   const int skipped = static_cast<int>(first & 7), bytes = (skipped + count + 7) >> 3;
   uint64_t x = 0;
   if (bytes == 4) {
-    memcpy(&x, byte, 4);  // every target is little-endian
+    uint32_t four;  // one load: half of x written and all of it read would wait for memory
+    memcpy(&four, byte, sizeof four);
+    x = four;  // every target is little-endian
   } else {
     memcpy(&x, byte, static_cast<size_t>(bytes));
   }
@@ -116,11 +118,15 @@ Cover cover(const Mask& mask, int64_t head, int64_t query, int64_t first, int co
     });
     return c;
   }
-  return cover_of(keep(mask, head, query, first, count));
+  Kept kept;
+  keep(mask, head, query, first, count, kept);
+  return cover_of(kept);
 }
 
-Kept keep(const Mask& mask, int64_t head, int64_t query, int64_t first, int count) {
-  Kept kept{};
+// Words are left where the caller reads them word by word: returned, they would be read in pairs, which waits for
+// memory.
+void keep(const Mask& mask, int64_t head, int64_t query, int64_t first, int count, Kept& kept) {
+  kept = {};
   const auto set = [&](int begin, int end) {
     for (int n = begin / 32; n * 32 < end; ++n) kept.word[n] |= span_in_word(begin - 32 * n, end - 32 * n);
   };
@@ -142,7 +148,6 @@ Kept keep(const Mask& mask, int64_t head, int64_t query, int64_t first, int coun
       __builtin_prefetch(next + (count - 1) * mask.rows.col);
     }
   }
-  return kept;
 }
 
 Range span_of(const Mask& mask, int64_t head, int64_t query, int s) {

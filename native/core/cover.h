@@ -27,7 +27,7 @@ constexpr int kMaxTile = 96;
 struct Kept {
   uint32_t word[kMaxTile / 32];
 };
-Kept keep(const Mask&, int64_t head, int64_t query, int64_t first, int count);
+void keep(const Mask&, int64_t head, int64_t query, int64_t first, int count, Kept&);
 Cover cover_of(const Kept&);
 
 // Span `s` of a row of a span mask, empty ones included.

@@ -19,7 +19,8 @@ Common keep_panel(const Panel& panel, int64_t first, int count, uint32_t* kept, 
   Common common{};
   for (uint32_t& word : common.every.word) word = ~uint32_t(0);
   for (int r = 0; r < panel.count; ++r) {
-    const Kept row = keep(panel.p.mask, panel.head(r), panel.query(r), first, count);
+    Kept row;
+    keep(panel.p.mask, panel.head(r), panel.query(r), first, count, row);
     uint32_t one = 0;
     for (int n = 0; n < kMaxTile / 32; ++n) {
       kept[n * Scratch<N>::kPanel + r] = row.word[n];

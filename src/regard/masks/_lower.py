@@ -38,7 +38,8 @@ class Band(NamedTuple):
           `RowSpans`; the width is 0 if no row keeps a key.
         * ``"bits"``: uint8 ``(*lead, heads, rows, ceil(keys / 8))``, C-contiguous; key 8 c + b is bit b of
           byte c, and bits past the last key are 0.
-        * ``"bytes"``: bool ``(*lead, heads, rows, keys)``, a view of the user's array with its strides.
+        * ``"bytes"``: bool ``(*lead, heads, rows, keys)``, a view of the user's array with its strides, where none of
+          its rows is read for two heads.
 
         Lead and head axes have size 1 where nothing differs along them; so has the row axis of spans. In
         bytes every axis of size 1 of the user's array stays so.
@@ -97,8 +98,19 @@ def _band(mask: Expression, geometry: Geometry, rows: slice, band_rows: int) -> 
         return _closed(mask, geometry, rows, math.prod(two.data.shape[:-3])) or _bits(mask, geometry, rows)
     table = mask.table(geometry)
     if table is not None:
-        return Band(rows, "bytes", table if table.shape[-2] == 1 else table[..., rows, :])
+        return _of_table(table, geometry, rows)
     return _bits(mask, geometry, rows)
+
+
+def _of_table(table: BoolArray, geometry: Geometry, rows: slice) -> Band:
+    """Pack what several heads read, which is faster than that each of them does it; view what one of them does."""
+    if table.shape[-2] == 1:
+        return Band(rows, "bytes", table)
+    planes = math.prod(table.shape[:-2])
+    if table.shape[-1] != geometry.keys or planes == math.prod(geometry.shape[:-2]):
+        return Band(rows, "bytes", table[..., rows, :])
+    rows = _most_rows(rows, planes * -(-geometry.keys // 8))
+    return Band(rows, "bits", np.packbits(table[..., rows, :], axis=-1, bitorder="little"))
 
 
 def _closed(mask: Expression, geometry: Geometry, rows: slice, planes: int) -> Band | None:
@@ -129,13 +141,18 @@ def _of_spans(rows: slice, spans: RowSpans) -> Band:
     return Band(rows, "spans", data.copy())  # of its own, so that it keeps no larger array alive
 
 
+def _most_rows(rows: slice, row_bytes: int) -> slice:
+    """Take the first of them, as many as a band of bits has."""
+    most = min(BITS_ROWS, max(1, MAX_BAND_BYTES // max(1, row_bytes)))
+    return slice(rows.start, min(rows.stop, rows.start + most))
+
+
 def _bits(mask: Expression, geometry: Geometry, rows: slice) -> Band:
     """Evaluate the mask block by block where its bounds leave it open, and pack."""
     # One pair tells along which leading axes the mask differs.
     planes = mask.keep(geometry, np.array([rows.start]), np.array([0])).shape[:-2]
     count, row_bytes = math.prod(planes), -(-geometry.keys // 8)
-    most = min(BITS_ROWS, max(1, MAX_BAND_BYTES // max(1, count * row_bytes)))
-    rows = slice(rows.start, min(rows.stop, rows.start + most))
+    rows = _most_rows(rows, count * row_bytes)
     packed = np.zeros((*planes, rows.stop - rows.start, row_bytes), np.uint8)
     for block, undecided, kept in _open(mask, geometry, rows, count):
         at = slice(block.start - rows.start, block.stop - rows.start)
