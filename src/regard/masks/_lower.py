@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from regard._errors import MaskError
-from regard._types import Array, Geometry
+from regard._types import Array, BoolArray, Geometry
 
 from ._evaluate import BLOCK_ROWS, chunks, cut, indices, piece_rows
 from ._expression import Expression
