@@ -275,8 +275,10 @@ void attend(const Problem& p, const Block& block, char* memory) {
     const int64_t end = first + chunk < p.keys ? first + chunk : p.keys;
     // Between the first keys and a window there may be thousands of tiles. To join the state of no keys changes
     // nothing.
-    const Range near = hull(p, block, {first, end});
-    if (first != from && near.begin >= near.end) continue;
+    if (first != from) {
+      const Range near = hull(p, block, {first, end});
+      if (near.begin >= near.end) continue;
+    }
     if (!fold_chunk<N, Stored>(p, block, first, first == from ? s.total : s.part, s)) return;
     if (first != from) merge(s.total, s.part, block.rows, p.dv, s);
   }
