@@ -55,7 +55,9 @@ def some_lead(rng, lead):
 
 def dense(rng, geometry):
     full = geometry.shape if rng.random() < 0.7 else geometry.shape[-2:]
-    return rg.Dense(rng.random(one_or_full(rng, full)) < 0.7)
+    array = rng.random(one_or_full(rng, full)) < 0.7
+    backwards = array[..., ::-1, ::-1].copy()[..., ::-1, ::-1]
+    return rg.Dense([array, np.asfortranarray(array), backwards][rng.integers(3)])
 
 
 def key_lengths(rng, geometry):

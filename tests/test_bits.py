@@ -8,6 +8,8 @@ import pytest
 
 import regard as rg
 from judges import assert_same_bits
+from regard._types import Geometry
+from regard.masks._lower import lower
 
 MASKS = {
     "none": None,
@@ -146,8 +148,17 @@ def test_mask_written_in_other_words(target, arrays):
     """Spans, bits and bytes say the same thing: so do the results."""
     dense = np.tri(150, 500, 350, dtype=bool)
     want = rg.attention(*arrays, mask=rg.Causal(), q_offset=350)
-    assert_same_bits(rg.attention(*arrays, mask=dense), want)
-    assert_same_bits(rg.attention(*arrays, mask=~rg.Dense(~dense)), want)
+    shared = np.broadcast_to(dense, (2, 4, 150, 500))
+    own = np.ascontiguousarray(shared)
+    masks = {
+        "bits": [dense, np.asfortranarray(dense), dense[::-1, ::-1].copy()[::-1, ::-1], shared, ~rg.Dense(~dense)],
+        "bytes": [own, np.asfortranarray(own), own[..., ::-1].copy()[..., ::-1]],
+    }
+    for kind, said in masks.items():
+        for mask in said:
+            lone = rg.Dense(mask) if isinstance(mask, np.ndarray) else mask
+            assert [band.kind for band in lower(lone, Geometry((2,), 4, 150, 500))] == [kind]
+            assert_same_bits(rg.attention(*arrays, mask=mask), want)
 
 
 def test_repeated_and_from_many_threads(target, arrays, options):

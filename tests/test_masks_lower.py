@@ -30,11 +30,12 @@ def test_the_judge_says_no():
 
 
 @settings(max_examples=200)
-@given(cases(), st.integers(1, 8), st.sampled_from([0, 1, 8]))
-def test_bands_say_what_the_formula_says(case, band_rows, max_spans):
+@given(cases(), st.integers(1, 8), st.sampled_from([0, 1, 8]), st.sampled_from([1, 2, 1 << 14]))
+def test_bands_say_what_the_formula_says(case, band_rows, max_spans, piece_rows):
     mask, geometry = case
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_lower, "MAX_SPANS", max_spans)
+        patch.setattr(_evaluate, "MAX_PIECE_ROWS", piece_rows)
         assert_lowers(lower(mask, geometry, band_rows=band_rows), mask, geometry)
 
 
@@ -85,7 +86,7 @@ def test_a_lone_dense_is_a_view_of_the_users_array_where_nothing_shares_a_row(ge
             assert band.data.shape[:-2] == table[:-2]
         elif geometry.keys:
             assert band.kind == "bytes"
-            assert band.data.base is mask.array
+            assert not band.data.flags.owndata
             assert not mask.array.size or np.shares_memory(band.data, mask.array)
             assert band.data.shape[-1] == mask.array.shape[-1]
 
@@ -330,3 +331,15 @@ def test_runs_are_found_in_pieces_as_in_one(monkeypatch, keys):
         if got is not None:
             assert_same_bits(got, want)
             assert np.array_equal(RowSpans.from_edges(got, keys).to_dense(), table)
+
+
+def test_spans_end_where_a_row_has_too_many(monkeypatch):
+    """And begin again after the bits."""
+    monkeypatch.setattr(_lower, "MAX_SPANS", 1)
+    monkeypatch.setattr(_lower, "BITS_ROWS", 2)
+    monkeypatch.setattr(_evaluate, "MAX_PIECE_ROWS", 2)
+    geometry = Geometry((), 1, 10, 10)
+    mask = rg.Causal() & (rg.Window(left=1) | rg.Prefix(2) & ~rg.Prefix(1) | rg.Prefix(6) & ~rg.Prefix(5))
+    bands = list(lower(mask, geometry))
+    assert_lowers(bands, mask, geometry)
+    assert [(band.kind, band.rows.stop) for band in bands] == [("spans", 4), ("bits", 6), ("bits", 8), ("bits", 10)]

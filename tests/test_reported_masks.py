@@ -138,7 +138,7 @@ def test_a_visible_nan_is_not_an_empty_row(target, dtype):
 def test_products_beyond_float16(target, size):
     """pytorch#119131, pytorch#116176, tinygrad#4985: inf - inf, where the scores are stored in 16 bits.
 
-    Sums of such products are exact in any order: NumPy's order may differ from key to key.
+    Sums of such products are exact in any order: NumPy's order may differ from key to key, which 65504 would show.
     """
     q, k = (np.full((1, 1, n, 64), size, np.float16) for n in (2, 3))
     v = np.tile(np.arange(3)[:, None], (1, 1, 1, 64)).astype(np.float16)

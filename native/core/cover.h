@@ -23,7 +23,7 @@ Cover cover(const Mask&, int64_t head, int64_t query, int64_t first, int count);
 // Keys of a tile at most.
 constexpr int kMaxTile = 96;
 
-// The keys of a tile that a row keeps: bit j % 32 of word j / 32.
+// The keys of a tile that a row keeps: bit j % 32 of word j / 32. All words are written.
 struct Kept {
   uint32_t word[kMaxTile / 32];
 };

@@ -17,7 +17,7 @@ inline void accumulate_columns(const typename N::T* weights, const Rows<Row>& va
       },
       [=](int) {
         constexpr int kBytes = C * N::kLanes * int(sizeof(Row));
-        return beside.template along<kBytes>((end + begin + (end - begin) * column / width) / 2, read);
+        return beside.template from<kBytes>((end + begin + (end - begin) * column / width) / 2, read);
       });
 }
 

@@ -95,7 +95,7 @@ void score_panel(const Panel& panel, const Tile<N, Row>& t, int begin, int end, 
     if (panel.count == 2) return few(Count<2>{});
     if (panel.count == 3) return few(Count<3>{});
     if (panel.count <= 4) return few(Count<4>{});
-    if (panel.count <= kFew<N>) return few(Count<8>{});
+    if (panel.count <= kFew<N>) return few(Count<kFew<N>>{});
   }
   if (reads_once<N>(panel)) return scores<N, C>(t.key, begin, end, query, p.d, scale, s.scores, ahead);
   scores<N, C>(t.key, begin, end, query, p.d, scale, s.scores, Alone{});

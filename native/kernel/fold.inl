@@ -24,7 +24,8 @@ inline void weigh(typename N::T* scores, const typename N::V (&base)[C], typenam
   }
 }
 
-// Up to so many rows are a few: keys then are the better lanes.
+// Up to so many rows are a few: keys then are the better lanes, half of which queries would leave idle. More than four
+// need more registers than 16 (experiments/0013).
 template <class N>
 constexpr int kFew = N::kLanes < 16 ? 4 : 8;
 
@@ -34,7 +35,7 @@ inline void weigh_few(typename N::T* scores, typename N::V base, typename N::V& 
   typedef typename N::V V;
   constexpr int kPanel = Scratch<N>::kPanel, kQuads = (R + 3) / 4;
   V column[kQuads][4], x[R];
-  typename N::T from[N::kLanes];
+  typename N::T from[R > N::kLanes ? R : N::kLanes] = {};
   N::store(from, base);
 #pragma GCC unroll 2
   for (int quad = 0; quad < kQuads; ++quad) N::load_columns(scores + 4 * quad, kPanel, column[quad]);
@@ -65,7 +66,7 @@ inline int weigh_steps(int j, int end, int rows, typename N::T* scores, const ty
     } else if (rows <= 4) {
       few(Count<4>{});
     } else if (rows <= kFew<N>) {
-      few(Count<8>{});
+      few(Count<kFew<N>>{});
     }
   }
   for (; j + kStep <= end; j += kStep) weigh<N, C, kStep>(scores + ptrdiff_t(j) * kPanel, base, total);

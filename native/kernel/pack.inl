@@ -13,8 +13,12 @@ struct Rows {
 // not, nothing happens: so no end is asked for, and addresses are numbers.
 class Walk {
  public:
-  Walk(uintptr_t first, uintptr_t row, int bytes)
-      : at_(first), row_(row), lines_((bytes + 63) / 64), left_(lines_), gap_(row - uintptr_t(lines_) * 64) {}
+  Walk(uintptr_t first, ptrdiff_t row, ptrdiff_t bytes)
+      : at_(first),
+        row_(uintptr_t(row)),
+        lines_(bytes > 64 ? static_cast<int>((bytes + 63) / 64) : 1),
+        left_(lines_),
+        gap_(row_ - uintptr_t(lines_) * 64) {}
   Walk from(int row) const {
     Walk walk = *this;
     walk.at_ += uintptr_t(row) * row_;
@@ -41,8 +45,8 @@ class Walk {
 constexpr int kNearKeys = 32, kNearValues = 8;
 
 // The keys and values that are read next, during the work on those before. A few lines at a time, since many would wait
-// for each other; both in step, since memory gives more to two streams than to one; into the second-level cache, for
-// the first has no room for them.
+// for each other; a line of each at a time, since memory gives more to two streams than to one; into the second-level
+// cache, for the first has no room for them.
 class Ahead {
  public:
   // Rows of one head, from `row` on.
@@ -70,7 +74,7 @@ class Ahead {
 
   // The same, and what is read itself, some rows on.
   template <int kBytes>
-  struct NearToo {
+  struct FarAndNear {
     Lines<kBytes> far;
     uintptr_t near, step;
     void operator()() {
@@ -81,7 +85,7 @@ class Ahead {
     }
   };
   template <int kBytes, class Row>
-  NearToo<kBytes> along(int row, Rows<Row> read) const {
+  FarAndNear<kBytes> from(int row, Rows<Row> read) const {
     const uintptr_t step = uintptr_t(read.row) * sizeof(Row);
     return {from<kBytes>(row), reinterpret_cast<uintptr_t>(read.data) + kNearValues * step, step};
   }
@@ -91,7 +95,7 @@ class Ahead {
 
   static Walk walk(const Input& in, int64_t head, int64_t row, int width) {
     const uintptr_t first = reinterpret_cast<uintptr_t>(in.data) + uintptr_t(in.head[head]) + uintptr_t(row * in.row);
-    return {first, uintptr_t(in.row), static_cast<int>(width * in.col)};
+    return {first, in.row, width * in.col};
   }
 };
 

@@ -30,7 +30,7 @@ struct Alone {
     return {};
   }
   template <int, class Row>
-  Lines along(int, Rows<Row>) const {
+  Lines from(int, Rows<Row>) const {
     return {};
   }
 };

@@ -22,11 +22,10 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
                             typename N::T* to, const Ahead& ahead) {
   typedef typename N::V V;
   typedef typename N::T T;
-  constexpr int kPanel = Scratch<N>::kPanel;
-  constexpr int kBytes = G * N::kLanes * 4 * int(sizeof(Row)), kSize = int(sizeof(Row));
+  constexpr int kPanel = Scratch<N>::kPanel, kQuads = (R + 3) / 4;
+  constexpr int kSize = int(sizeof(Row)), kBytes = G * N::kLanes * 4 * kSize;
   auto fetch = ahead.template from<kBytes>(first / 2);
-  Walk near(reinterpret_cast<uintptr_t>(key.at(first + kNearKeys)), uintptr_t(key.row) * kSize, d * kSize);
-  constexpr int kQuads = (R + 3) / 4;
+  Walk near = Walk(reinterpret_cast<uintptr_t>(key.data), key.row * kSize, d * kSize).from(first + kNearKeys);
   V acc[G][kQuads][4];
 #pragma GCC unroll 16
   for (int i = 0; i < G * kQuads * 4; ++i) acc[i / (kQuads * 4)][i / 4 % kQuads][i % 4] = N::set(0);

@@ -302,6 +302,28 @@ void test_fold_matches_two_passes() {
   }
 }
 
+// Keys in the lanes or queries in the lanes: the same weights and sums bit for bit.
+template <class N>
+void test_fold_of_few_rows() {
+  typedef typename N::T T;
+  constexpr int kPanel = Scratch<N>::kPanel, kKeys = 77;
+  for (int rows = 1; rows <= kFew<N> && rows < N::kLanes; ++rows) {
+    Noise noise;
+    static T few[kKeys * kPanel], all[kKeys * kPanel];
+    T max[2][kPanel], sum[2][kPanel], shrink[2][kPanel];
+    for (int i = 0; i < kKeys * kPanel; ++i) few[i] = all[i] = 10 * noise();
+    for (int l = 0; l < kPanel; ++l) max[0][l] = max[1][l] = T(l % 2), sum[0][l] = sum[1][l] = T(l);
+    fold<N, 1>(5, kKeys, rows, few, max[0], sum[0], shrink[0]);
+    fold<N, 1>(5, kKeys, N::kLanes, all, max[1], sum[1], shrink[1]);
+    for (int r = 0; r < rows; ++r) {
+      for (int j = 5; j < kKeys; ++j) {
+        CHECK(few[j * kPanel + r] == all[j * kPanel + r], "key %d row %d of %d", j, r, rows);
+      }
+      CHECK(max[0][r] == max[1][r] && sum[0][r] == sum[1][r] && shrink[0][r] == shrink[1][r], "row %d of %d", r, rows);
+    }
+  }
+}
+
 template <class N>
 void test_number() {
   test_operations<N>();
@@ -309,12 +331,15 @@ void test_number() {
   test_columns<N, typename N::T>();
   test_few_scores<N, typename N::T, 1>();
   test_few_scores<N, typename N::T, 2>();
+  test_few_scores<N, typename N::T, 3>();
   test_few_scores<N, typename N::T, 4>();
+  test_few_scores<N, typename N::T, kFew<N>>();
   test_merge<N>();
   test_exp<N>();
   test_tanh<N>();
   test_product<N, N::kCols>();
   test_fold_matches_two_passes<N>();
+  test_fold_of_few_rows<N>();
 }
 
 }  // namespace
@@ -326,6 +351,8 @@ void test_pieces() {
   test_columns<F32, BFloat16>();
   test_few_scores<F32, Half, 4>();
   test_few_scores<F32, BFloat16, 2>();
+  test_few_scores<F32, Half, kFew<F32>>();
+  test_few_scores<F32, BFloat16, kFew<F32>>();
   test_widen<Half>();
   test_widen<BFloat16>();
 }

@@ -337,6 +337,7 @@ void test_engine(const Engine& engine, const char* target, const char* dtype) {
       {4, 2, 37, 401, 33, 20, Mask::kSpans},     {3, 3, 70, 200, 5, 64, Mask::kBits},
       {2, 1, 130, 97, 64, 64, Mask::kBytes},     {6, 2, 3, 390, 129, 130, Mask::kSpans},
       {1, 1, 64, 192, 64, 64, Mask::kBits},      {2, 2, 20, 0, 8, 8, Mask::kFull},
+      {16, 8, 1, 400, 64, 64, Mask::kFull},      {7, 7, 1, 1700, 64, 64, Mask::kSpans},
       {2, 1, 65, 193, 16, 7, Mask::kFull, true}, {4, 2, 37, 401, 33, 20, Mask::kSpans, true},
       {3, 1, 70, 200, 5, 64, Mask::kBits, true}, {4, 4, 1, 3300, 64, 64, Mask::kFull},
       {3, 1, 2, 3300, 12, 40, Mask::kBytes},     {6, 3, 1, 1700, 20, 257, Mask::kSpans, true},

@@ -27,8 +27,8 @@ class Expression(ABC):
 
     @property
     def leaves(self) -> list[Expression]:
-        """The masks at the ends of the expression; itself for a leaf."""
-        return [node for node in self._nodes() if not node.parts]
+        """The masks at the ends of the expression, each once, the nearest first; itself for a leaf."""
+        return list(self._leaves()) or [self]
 
     def _nodes(self) -> list[Expression]:
         """List itself and what it is made of, each once. A loop: a long union is deeper than calls may be."""
@@ -56,7 +56,7 @@ class Expression(ABC):
 
     @property
     def held_bytes(self) -> float:
-        """Size of the arrays that the mask holds; infinite where what it keeps may change."""
+        """Size of the arrays that the mask holds, which only leaves do; infinite where what it keeps may change."""
         return sum(leaf.held_bytes for leaf in self._leaves())
 
     @cached_attribute
@@ -67,6 +67,7 @@ class Expression(ABC):
     @property
     def heads(self) -> int | None:
         """How many query heads the mask is made for; None for any number."""
+        # The others would ask their parts, a call deeper each.
         told = (node.heads for node in self._nodes()[1:] if type(node).heads is not Expression.heads)
         return next((heads for heads in told if heads is not None), None)
 

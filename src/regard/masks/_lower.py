@@ -15,8 +15,8 @@ from ._evaluate import BLOCK_ROWS, chunks, cut, indices, piece_rows
 from ._expression import Expression
 from ._spans import MAX_SPANS, OneRow, Ranges, RowSpans
 
-BAND_ROWS = 1 << 16  # a native call each, and threads wait for each other at its end
-BITS_ROWS = 1024
+BAND_ROWS = 1 << 16  # a band is a native call, at whose end threads wait for each other
+BITS_ROWS = 1024  # of a band of bits, which take more memory: a bit per key
 MAX_BAND_BYTES = 16 << 20
 # Ranges of keys to evaluate begin at its multiples; it is one of 8, the keys of a byte.
 _STEP = 64
@@ -38,8 +38,7 @@ class Band(NamedTuple):
           `RowSpans`; the width is 0 if no row keeps a key.
         * ``"bits"``: uint8 ``(*lead, heads, rows, ceil(keys / 8))``, C-contiguous; key 8 c + b is bit b of
           byte c, and bits past the last key are 0.
-        * ``"bytes"``: bool ``(*lead, heads, rows, keys)``, a view of the user's array with its strides, where none of
-          its rows is read for two heads.
+        * ``"bytes"``: bool ``(*lead, heads, rows, keys)``, a view of the user's array with its strides.
 
         Lead and head axes have size 1 where nothing differs along them; so has the row axis of spans. In
         bytes every axis of size 1 of the user's array stays so.
@@ -56,7 +55,8 @@ def lower(
 ) -> Iterator[Band]:
     """Cut the query rows, all or ``rows``, into bands in order, without gaps; the mask was checked before.
 
-    A band has up to ``band_rows`` rows, or all of them if they agree, and up to MAX_BAND_BYTES of data, or one row.
+    A band has up to ``band_rows`` rows, of bits BITS_ROWS, or all of them if they agree; and up to MAX_BAND_BYTES of
+    data, or one row.
     """
     start, stop = (0, geometry.queries) if rows is None else (rows.start, rows.stop)
     if start >= stop:
@@ -103,22 +103,25 @@ def _band(mask: Expression, geometry: Geometry, rows: slice, band_rows: int) -> 
 
 
 def _of_table(table: BoolArray, geometry: Geometry, rows: slice) -> Band:
-    """Pack what several heads read, which is faster than that each of them does it; view what one of them does."""
+    """View the user's array; but pack rows that several heads read, which is faster than that each of them does it."""
     if table.shape[-2] == 1:
         return Band(rows, "bytes", table)
+    repeated = [size > 1 and not stride for size, stride in zip(table.shape[:-2], table.strides, strict=False)]
+    table = table[tuple(slice(0, 1) if again else slice(None) for again in repeated)]
     planes = math.prod(table.shape[:-2])
     if table.shape[-1] != geometry.keys or planes == math.prod(geometry.shape[:-2]):
         return Band(rows, "bytes", table[..., rows, :])
     rows = _most_rows(rows, planes * -(-geometry.keys // 8))
-    return Band(rows, "bits", np.packbits(table[..., rows, :], axis=-1, bitorder="little"))
+    # What is packed has the order of the array.
+    return Band(rows, "bits", np.ascontiguousarray(np.packbits(table[..., rows, :], axis=-1, bitorder="little")))
 
 
 def _closed(mask: Expression, geometry: Geometry, rows: slice, planes: int) -> Band | None:
-    """Find the spans piece by piece, up to a row of too many; None if that is the first."""
+    """Find the spans piece by piece, up to a piece with too many in a row; None if that is the first."""
     pieces: list[RowSpans] = []
     at, width, step = rows.start, 1, piece_rows(planes)
     while at < rows.stop:
-        end = min(at + step, rows.stop)
+        end = min(at + (step if pieces else min(step, BITS_ROWS)), rows.stop)  # what is too wide becomes bits
         piece, _ = mask.bounds(geometry, slice(at, end))  # both are the spans
         width = max(width, piece.width)
         if pieces and (width > MAX_SPANS or (end - rows.start) * planes * width * 16 > MAX_BAND_BYTES):
@@ -174,7 +177,7 @@ def _open(mask: Expression, geometry: Geometry, rows: slice, planes: int) -> Ite
         inner, outer = mask.bounds(geometry, piece)
         dropped = ~inner
         differ = not (dropped.alike and outer.alike)
-        for block in cut(piece, BLOCK_ROWS if differ else BITS_ROWS):
+        for block in cut(piece, BLOCK_ROWS) if differ else [piece]:
             at = slice(block.start - piece.start, block.stop - piece.start)
             some_drop, some_keep = dropped.of_rows(at).anywhere(_STEP), outer.of_rows(at).anywhere(_STEP)
             yield block, (some_drop & some_keep).data[0].tolist(), (~some_drop).data[0].tolist()
