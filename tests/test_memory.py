@@ -149,13 +149,13 @@ def test_a_whole_square(options):
 
 
 def test_many_calls_keep_nothing():
-    """Chunks of a prefill, each a problem of its own: nothing is kept for each of them."""
+    """Chunks of a prefill, each a problem of its own: nothing is kept for each of them, which would be 68 MB."""
     call = (
         "[rg.attention(q, k[:, :, :n], v[:, :, :n], mask=rg.Causal() & rg.Dilated(2), q_offset='end') "
         "for n in range(1024, 32769, 512)][-1]"
     )
     outputs = 63 * 512 * 8 * 4
-    assert extra(call, queries=512, d=8) < 30e6 + outputs
+    assert extra(call, queries=512, d=8) < 45e6 + outputs
 
 
 WIDE = "v = np.broadcast_to(np.float32(1), (1, 1, S, 2048)); rg.config(num_threads=2).__enter__()"
