@@ -16,11 +16,13 @@ namespace {
 
 struct Features {
   bool fma_f16c = false, avx2 = false, avx512 = false;
-  bool amx = false;
+  bool avx512_bf16 = false, amd = false, amx = false;
   bool os_ymm = false, os_zmm = false, os_tiles = false;
 
   Features() {
     unsigned a, b, c, d;
+    if (!__get_cpuid(0, &a, &b, &c, &d)) return;
+    amd = b == signature_AMD_ebx && c == signature_AMD_ecx && d == signature_AMD_edx;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return;
     fma_f16c = (c & bit_FMA) && (c & bit_F16C);
     // XGETBV tells which registers the OS saves at a switch: 6 = xmm, ymm; 0xe0 = the AVX-512 state;
@@ -37,6 +39,7 @@ struct Features {
     const unsigned needed = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
     avx512 = (b & needed) == needed;
     amx = (d >> 24 & 1) && (d >> 22 & 1);  // AMX-TILE, AMX-BF16
+    avx512_bf16 = __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
   }
 };
 
@@ -50,6 +53,15 @@ Target avx512_target(const Features& f) {
   if (!f.avx512) return {&avx512::kTable, false, "this CPU has no AVX-512 (F, DQ, BW, VL)"};
   if (!f.os_zmm) return {&avx512::kTable, false, "the operating system does not save AVX-512 registers"};
   return {&avx512::kTable, true, "CPU and operating system allow AVX-512 (F, DQ, BW, VL)"};
+}
+
+// Its product of pairs takes the time of one FMA on AMD's processors, two of FMA's own on Intel's.
+Target avx512_bf16_target(const Features& f) {
+  const Target vectors = avx512_target(f);
+  if (!f.avx512_bf16) return {&avx512_bf16::kTable, false, "this CPU has no AVX-512 BF16"};
+  if (!vectors.usable) return {&avx512_bf16::kTable, false, vectors.why};
+  if (!f.amd) return {&avx512_bf16::kTable, false, "AVX-512 BF16 is slower than FMA on this maker's CPUs"};
+  return {&avx512_bf16::kTable, true, "CPU and operating system allow AVX-512 (F, DQ, BW, VL, BF16)"};
 }
 
 #ifdef REGARD_AMX
@@ -74,6 +86,7 @@ std::vector<Target> probe() {
   const Features f;
   all.push_back(avx2_target(f));
   all.push_back(avx512_target(f));
+  all.push_back(avx512_bf16_target(f));
 #ifdef REGARD_AMX
   all.push_back(amx_target(f));
 #endif

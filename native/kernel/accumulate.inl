@@ -2,15 +2,15 @@
 // out = shrink * out + weights . v: the tile's own product starts at zero and is added once, keys ascending. Here the
 // columns of v are the lanes, so that its rows are read once, in whole lines.
 
-template <class N, int C, class Row, class Beside>
-inline void accumulate_columns(const typename N::T* weights, const Rows<Row>& value, int begin, int end, int rows,
+template <class N, int C, class Weight, class Row, class Beside>
+inline void accumulate_columns(const Weight* weights, const Rows<Row>& value, int begin, int end, int rows,
                                int width, const typename N::T* shrink, typename N::T* out, const Beside& beside,
                                int column) {
   typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
   const Rows<Row> read = {value.at(begin) + column, value.row};
   product<N, C>(
-      Left<T>{weights + ptrdiff_t(begin) * kPanel, 1, kPanel}, Right<Row>{read.data, read.row}, rows, end - begin,
+      Left<Weight>{weights + ptrdiff_t(begin) * kPanel, 1, kPanel}, Right<Row>{read.data, read.row}, rows, end - begin,
       [=](int r, int c, typename N::V block) {
         T* const at = out + ptrdiff_t(r) * width + column + c * N::kLanes;
         N::store(at, N::fma(N::load(at), N::set(shrink[r]), block));
@@ -22,8 +22,8 @@ inline void accumulate_columns(const typename N::T* weights, const Rows<Row>& va
 }
 
 // C vectors of columns at a time, then half as many.
-template <class N, int C = N::kWide, class Row, class Beside>
-inline void accumulate(const typename N::T* weights, const Rows<Row>& value, int begin, int end, int rows, int width,
+template <class N, int C = N::kWide, class Weight, class Row, class Beside>
+inline void accumulate(const Weight* weights, const Rows<Row>& value, int begin, int end, int rows, int width,
                        const typename N::T* shrink, typename N::T* out, const Beside& beside, int column = 0) {
   for (; column + C * N::kLanes <= width; column += C * N::kLanes) {
     accumulate_columns<N, C>(weights, value, begin, end, rows, width, shrink, out, beside, column);
@@ -35,9 +35,9 @@ inline void accumulate(const typename N::T* weights, const Rows<Row>& value, int
 
 // The same for rows that are alone in their block: with fewer of them, more columns at a time, so that there are enough
 // chains.
-template <class N, class Row>
-inline void few_accumulate(const typename N::T* weights, const Rows<Row>& value, int begin, int end, int rows,
-                           int width, const typename N::T* shrink, typename N::T* out, const Ahead& ahead) {
+template <class N, class Weight, class Row, class Beside>
+inline void few_accumulate(const Weight* weights, const Rows<Row>& value, int begin, int end, int rows, int width,
+                           const typename N::T* shrink, typename N::T* out, const Beside& ahead) {
   if (rows == 1) return accumulate<N, 8>(weights, value, begin, end, rows, width, shrink, out, ahead);
   if (rows <= 3) return accumulate<N, 4>(weights, value, begin, end, rows, width, shrink, out, ahead);
   accumulate<N>(weights, value, begin, end, rows, width, shrink, out, ahead);

@@ -44,9 +44,9 @@ void open_tile(const Panel& panel, Tile<N, Row>& t, Scratch<N>& s) {
   const int width = padded<N>(p.dv);
   t.key = take_rows<N, Stored, Row>(p.key, panel.head(0), t.first, t.count, p.d, p.d, s.key);
   t.value = take_rows<N, Stored, Row>(p.value, panel.head(0), t.first, t.count, p.dv, width, s.value);
-  if constexpr (Tiled<N>::kUse) {
-    s.tiled.take_keys(t.key, t.count, p.d);
-    s.tiled.take_values(t.value, t.count, p.dv, s.contained);
+  if constexpr (Unit<N>::kUse) {
+    s.unit.take_keys(t.key, t.count, p.d);
+    s.unit.take_values(t.value, t.count, p.dv, s.contained);
   }
   t.open = true;
 }
@@ -57,12 +57,6 @@ template <class N, class Row>
 Ahead ahead_of(const Panel& panel, const Tile<N, Row>& t) {
   const Problem& p = panel.p;
   return {p.key, p.value, panel.head(0), t.first + t.count < p.keys ? t.first + t.count : t.first, p.d, p.dv};
-}
-
-// A block of one panel reads each line once: it waits for memory rather than for products.
-template <class N>
-inline bool reads_once(const Panel& panel) {
-  return panel.block.rows <= Scratch<N>::kPanel;
 }
 
 // Whether the values must be contained: the tile holds one that is not finite.
@@ -79,26 +73,13 @@ bool holds_nonfinite(const Problem& p, Tile<N, Row>& t, Scratch<N>& s) {
 // q . k of one panel and the tile's keys [begin, end).
 template <class N, int C, class Row>
 void score_panel(const Panel& panel, const Tile<N, Row>& t, int begin, int end, Scratch<N>& s) {
-  typedef typename N::T T;
-  const Problem& p = panel.p;
-  const T scale = static_cast<T>(p.scale);
-  const T* const query = s.query + ptrdiff_t(panel.first) * p.d;
-  if constexpr (Tiled<N>::kUse) {
-    return s.tiled.template score<C>(panel, t.key, begin, end, query, s.scores);
-  }
   const Ahead ahead = ahead_of(panel, t);
-  if constexpr (C == 1 && N::kLanes > 1) {
-    const auto few = [&](auto rows) {
-      few_scores<N, decltype(rows)::value>(t.key, begin, end, query, p.d, scale, s.scores, ahead);
-    };
-    if (panel.count == 1) return few(Count<1>{});
-    if (panel.count == 2) return few(Count<2>{});
-    if (panel.count == 3) return few(Count<3>{});
-    if (panel.count <= 4) return few(Count<4>{});
-    if (panel.count <= kFew<N>) return few(Count<kFew<N>>{});
+  const typename N::T* const query = s.query + ptrdiff_t(panel.first) * panel.p.d;
+  if constexpr (Unit<N>::kUse) {
+    s.unit.template score<C>(panel, t.key, begin, end, query, s.scores, ahead);
+  } else {
+    score_rows<N, C>(panel, t.key, begin, end, query, panel.p.d, s.scores, ahead);
   }
-  if (reads_once<N>(panel)) return scores<N, C>(t.key, begin, end, query, p.d, scale, s.scores, ahead);
-  scores<N, C>(t.key, begin, end, query, p.d, scale, s.scores, Alone{});
 }
 
 // Softcap and biases; returns whether one of the biases is -inf.
@@ -163,9 +144,9 @@ void add_values(const Panel& panel, Tile<N, Row>& t, int begin, int end, bool dr
   const auto add = [&](const auto& rows, const typename N::T* shrink, const auto& beside) {
     accumulate<N>(s.scores, rows, begin, end, panel.count, width, shrink, out, beside);
   };
-  if constexpr (Tiled<N>::kUse) {
-    s.tiled.accumulate(s.scores, begin, end, panel.count, width, s.shrink, out);
-    if (s.tiled.all_fit) return;
+  if constexpr (Unit<N>::kUse) {
+    s.unit.weigh_values(panel, s.scores, begin, end, width, s.shrink, out, ahead_of(panel, t));
+    if (s.unit.all_fit) return;
     // Values that no tile took: finite ones as a target without tiles adds them, then the others.
     typename N::T one[Scratch<N>::kPanel];
     for (typename N::T& x : one) x = 1;
@@ -224,7 +205,7 @@ Range prepare(const Problem& p, const Block& block, Range keys, Scratch<N>& s) {
     if (one.hull.begin < all.begin) all.begin = one.hull.begin;
     if (one.hull.end > all.end) all.end = one.hull.end;
   }
-  if constexpr (Tiled<N>::kUse) s.tiled.take_queries(p, block.rows, s.query);
+  if constexpr (Unit<N>::kUse) s.unit.take_queries(p, block.rows, s.query);
   return all;
 }
 
@@ -235,7 +216,7 @@ bool fold_tiles(const Problem& p, const Block& block, int64_t begin, int64_t end
   const int tile = tile_keys(p.d, p.dv);
   for (int64_t first = begin; first < end; first += tile) {
     if (!p.go_on(p.watch)) return false;
-    const typename Tiled<N>::Use use;  // no longer than a tile: what is asked in between may use such a unit too
+    const typename Unit<N>::Use use;  // no longer than a tile: what is asked in between may use such a unit too
     const int count = end - first < tile ? static_cast<int>(end - first) : tile;
     Tile<N, Row> t = {first, count, false, {}, {}, {}, Tile<N, Row>::kUnknown};
     for (int r = 0; r < block.rows; r += kPanel) {
@@ -256,7 +237,7 @@ bool fold_chunk(const Problem& p, const Block& block, int64_t begin, const State
   if constexpr (sizeof(Stored) < sizeof(typename N::T)) {
     const int64_t head = block.head[0];
     const bool few = block.rows <= kFew<N> && padded<N>(p.dv) == p.dv;
-    if ((few || Tiled<N>::kAsStored) && lies_in_rows<Stored>(p.key, p.key.data + p.key.head[head]) &&
+    if ((few || Unit<N>::kAsStored) && lies_in_rows<Stored>(p.key, p.key.data + p.key.head[head]) &&
         lies_in_rows<Stored>(p.value, p.value.data + p.value.head[head])) {
       return fold_tiles<N, Stored, Stored>(p, block, begin, end, to, s);
     }

@@ -24,11 +24,6 @@ inline void weigh(typename N::T* scores, const typename N::V (&base)[C], typenam
   }
 }
 
-// Up to so many rows are a few: keys then are the better lanes, half of which queries would leave idle. More than four
-// need more registers than 16 (experiments/0013).
-template <class N>
-constexpr int kFew = N::kLanes < 16 ? 4 : 8;
-
 // As many keys as there are lanes, of a few rows: the same numbers, with less of each vector idle.
 template <class N, int R>
 inline void weigh_few(typename N::T* scores, typename N::V base, typename N::V& total) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Included once per target, which defines REGARD_TARGET and REGARD_VEC, and REGARD_TILES if it has tiles. Everything
+// Included once per target, which defines REGARD_TARGET and REGARD_VEC, and REGARD_TILES if it has tiles or REGARD_PAIRS
+// if it has products of pairs. Everything
 // here but the table has internal linkage, and nothing here may come from a header that other targets share inline: the
 // linker would keep one copy of it, with one target's instructions, for all.
 #include <math.h>
@@ -26,25 +27,33 @@ namespace {
 #include "scores.inl"
 #include "mask.inl"
 #include "shape.inl"
+#include "fold.inl"
+#include "accumulate.inl"
+#include "apart.inl"
 #ifdef REGARD_TILES
 #include REGARD_TILES
 #include "tiles.inl"
 #include "tiled.inl"
 #endif
-#include "fold.inl"
-#include "accumulate.inl"
+#ifdef REGARD_PAIRS
+#include REGARD_PAIRS
+#include "paired.inl"
+#endif
 #include "merge.inl"
 #include "finish.inl"
 #include "attend.inl"
 #include "weights.inl"
 
-// What single precision is computed with; of tiles of bfloat16, how many pieces an element and a weight have.
-#ifdef REGARD_TILES
-template <int K, int W>
-using Single = Pieced<F32, K, W>;
+// What float32, float16 and bfloat16 are computed with; of tiles, how many pieces an element and a weight have.
+#if defined(REGARD_TILES)
+typedef Pieced<F32, 3, 3> ForFloat;
+typedef Pieced<F32, 2, 3> ForHalf;
+typedef Pieced<F32, 1, 1> ForBFloat16;
+#elif defined(REGARD_PAIRS)
+typedef F32 ForFloat, ForHalf;
+typedef Paired ForBFloat16;
 #else
-template <int, int>
-using Single = F32;
+typedef F32 ForFloat, ForHalf, ForBFloat16;
 #endif
 
 template <class N, class Stored>
@@ -58,8 +67,8 @@ constexpr Engine engine() {
 }  // namespace
 
 const Table kTable = {REGARD_STRING(REGARD_TARGET),
-                      {engine<Single<3, 3>, float>(), engine<F64, double>(), engine<Single<2, 3>, Half>(),
-                       engine<Single<1, 1>, BFloat16>()}};
+                      {engine<ForFloat, float>(), engine<F64, double>(), engine<ForHalf, Half>(),
+                       engine<ForBFloat16, BFloat16>()}};
 
 }  // namespace REGARD_TARGET
 }  // namespace regard

@@ -49,12 +49,12 @@ inline void product_tile(Left<A> a, Right<B> b, int n, Done done, Step step) {
 #pragma GCC unroll 2
   for (int k = 0; k < n; ++k) {
     step();
-    V col[C];
+    decltype(N::load(b.data)) col[C];
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) col[c] = N::load(b.data + c * N::kLanes);
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
-      const V x = N::set(widen(a.data[r * a.row]));
+      const auto x = N::set(widen(a.data[r * a.row]));
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c) acc[r][c] = N::fma(x, col[c], acc[r][c]);
     }

@@ -2,26 +2,31 @@
 // scores[key][lane] = scale * (q . k): one chain over d per score, d ascending, in either of two ways.
 
 // Queries in the lanes: for keys [begin, end) of a tile, against a panel.
-template <class N, int C, class Row, class Beside>
-inline void scores(const Rows<Row>& key, int begin, int end, const typename N::T* query, int d, typename N::T scale,
+template <class N, int C, class Row, class Of, class Beside>
+inline void scores(const Rows<Row>& key, int begin, int end, const Of* query, int d, typename N::T scale,
                    typename N::T* to, const Beside& beside) {
   constexpr int kPanel = Scratch<N>::kPanel;
   const typename N::V by = N::set(scale);
   product<N, C>(
-      Left<Row>{key.at(begin), key.row, 1}, Right<typename N::T>{query, kPanel}, end - begin, d,
+      Left<Row>{key.at(begin), key.row, 1}, Right<Of>{query, kPanel}, end - begin, d,
       [=](int r, int c, typename N::V dot) {
         N::store(to + ptrdiff_t(begin + r) * kPanel + c * N::kLanes, N::mul(dot, by));
       },
       [=](int r) { return beside.template from<64>((begin + r) / 2); });
 }
 
+// Up to so many rows are a few: keys then are the better lanes, half of which queries would leave idle. More than four
+// need more registers than 16 (experiments/0013).
+template <class N>
+constexpr int kFew = N::kLanes < 16 ? 4 : 8;
+
 // Keys in the lanes, for the first R rows of a panel: a few rows would leave most lanes of the other way idle. G
 // vectors of keys go in step, so that there are enough chains.
-template <class N, int R, int G, class Row>
-inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T* query, int d, typename N::T scale,
+template <class N, int R, int G, class Row, class Of>
+inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, int d, typename N::T scale,
                             typename N::T* to, const Ahead& ahead) {
   typedef typename N::V V;
-  typedef typename N::T T;
+  typedef decltype(N::load(query)) Factor;
   constexpr int kPanel = Scratch<N>::kPanel, kQuads = (R + 3) / 4;
   constexpr int kSize = int(sizeof(Row)), kBytes = G * N::kLanes * 4 * kSize;
   auto fetch = ahead.template from<kBytes>(first / 2);
@@ -29,10 +34,10 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
   V acc[G][kQuads][4];
 #pragma GCC unroll 16
   for (int i = 0; i < G * kQuads * 4; ++i) acc[i / (kQuads * 4)][i / 4 % kQuads][i % 4] = N::set(0);
-  const auto add = [&](const V(&column)[G], const T* q) {
+  const auto add = [&](const Factor(&column)[G], const Of* q) {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const V x = N::set(q[r]);
+      const Factor x = N::set(q[r]);
 #pragma GCC unroll 4
       for (int g = 0; g < G; ++g) acc[g][r / 4][r % 4] = N::fma(column[g], x, acc[g][r / 4][r % 4]);
     }
@@ -42,21 +47,21 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
     fetch();
 #pragma GCC unroll 8
     for (int i = 0; i < kBytes; i += 64) near.template fetch<3>();
-    V columns[G][4];
+    Factor columns[G][4];
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) N::load_columns(key.at(first + g * N::kLanes) + c, key.row, columns[g]);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      V column[G];
+      Factor column[G];
 #pragma GCC unroll 4
       for (int g = 0; g < G; ++g) column[g] = columns[g][i];
       add(column, query + ptrdiff_t(c + i) * kPanel);
     }
   }
   for (; c < d; ++c) {
-    V column[G];
+    Factor column[G];
     for (int g = 0; g < G; ++g) {
-      T lane[N::kLanes];
+      Of lane[N::kLanes];
       for (int l = 0; l < N::kLanes; ++l) lane[l] = widen(key.at(first + g * N::kLanes + l)[c]);
       column[g] = N::load(lane);
     }
@@ -73,12 +78,37 @@ inline void few_scores_step(const Rows<Row>& key, int first, const typename N::T
   }
 }
 
-template <class N, int R, class Row>
-inline void few_scores(const Rows<Row>& key, int begin, int end, const typename N::T* query, int d, typename N::T scale,
+template <class N, int R, class Row, class Of>
+inline void few_scores(const Rows<Row>& key, int begin, int end, const Of* query, int d, typename N::T scale,
                        typename N::T* to, const Ahead& ahead) {
   constexpr int kGroups = 2, kStep = kGroups * N::kLanes;
   int j = begin;
   for (; j + kStep <= end; j += kStep) few_scores_step<N, R, kGroups>(key, j, query, d, scale, to, ahead);
   for (; j + N::kLanes <= end; j += N::kLanes) few_scores_step<N, R, 1>(key, j, query, d, scale, to, ahead);
   if (j < end) scores<N, 1>(key, j, end, query, d, scale, to, ahead);
+}
+
+// A block of one panel reads each line once: it waits for memory rather than for products.
+template <class N>
+inline bool reads_once(const Panel& panel) {
+  return panel.block.rows <= Scratch<N>::kPanel;
+}
+
+// Of one panel, whichever way is the faster for so many rows.
+template <class N, int C, class Row, class Of>
+void score_rows(const Panel& panel, const Rows<Row>& key, int begin, int end, const Of* query, int d,
+                typename N::T* to, const Ahead& ahead) {
+  const typename N::T scale = static_cast<typename N::T>(panel.p.scale);
+  if constexpr (C == 1 && N::kLanes > 1) {
+    const auto few = [&](auto rows) {
+      few_scores<N, decltype(rows)::value>(key, begin, end, query, d, scale, to, ahead);
+    };
+    if (panel.count == 1) return few(Count<1>{});
+    if (panel.count == 2) return few(Count<2>{});
+    if (panel.count == 3) return few(Count<3>{});
+    if (panel.count <= 4) return few(Count<4>{});
+    if (panel.count <= kFew<N>) return few(Count<kFew<N>>{});
+  }
+  if (reads_once<N>(panel)) return scores<N, C>(key, begin, end, query, d, scale, to, ahead);
+  scores<N, C>(key, begin, end, query, d, scale, to, Alone{});
 }

@@ -12,10 +12,12 @@ struct Cutter {
   }
 };
 
+inline int up_to(int n, int whole) { return (n + whole - 1) / whole * whole; }
+
 // Columns of the output as it is computed: those of v, up to whole vectors.
 template <class N>
 inline int padded(int dv) {
-  return (dv + N::kLanes - 1) / N::kLanes * N::kLanes;
+  return up_to(dv, N::kLanes);
 }
 
 // What a block of rows knows of the keys that it has folded: the monoid of online softmax.
@@ -36,14 +38,14 @@ struct State {
   static size_t whole(int rows) { return size_t(padded<N>(rows)); }
 };
 
-// What a target with a unit for tiles of products keeps for it: tiled.inl. Others have none.
+// What a target with a unit for products of bfloat16 keeps for it: tiled.inl, paired.inl. Others have none.
 template <class N>
-struct Tiled {
+struct Unit {
   struct Use {
     Use() {}
   };
   static constexpr bool kUse = false, kAsStored = false;
-  Tiled(Cutter&, int, int, int) {}
+  Unit(Cutter&, int, int, int) {}
 };
 
 // One thread's working memory.
@@ -64,10 +66,10 @@ struct Scratch {
   T* contained;          // [key][padded dv]: values with their non-finite elements zeroed
   uint32_t* kept;        // [word][lane]: a bit per key of the tile
   Reach* reach;          // [panel]: what is known of its mask beforehand
-  Tiled<N> tiled;
+  Unit<N> unit;
 
   Scratch(int tile, int d, int dv, char* base)
-      : cut{base}, total(cut, kBlockRows, dv), part(cut, kBlockRows, dv), tiled(cut, tile, d, dv) {
+      : cut{base}, total(cut, kBlockRows, dv), part(cut, kBlockRows, dv), unit(cut, tile, d, dv) {
     cut(query, size_t(kPanels) * kPanel * d);
     cut(scores, size_t(tile) * kPanel);
     cut(shrink, kBlockRows);

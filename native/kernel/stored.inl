@@ -8,6 +8,11 @@ struct BFloat16 {
   uint16_t bits;
 };
 
+// Two neighbours of a sum, as instructions that take two steps of it at once read them.
+struct Pair {
+  BFloat16 first, second;
+};
+
 template <class To, class From>
 inline To bit_cast(From x) {
   static_assert(sizeof(To) == sizeof(From), "same size");
@@ -18,6 +23,7 @@ inline To bit_cast(From x) {
 
 inline float widen(float x) { return x; }
 inline double widen(double x) { return x; }
+inline Pair widen(Pair x) { return x; }
 inline float widen(BFloat16 x) { return bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
 inline float widen(Half x) {
   const uint32_t sign = static_cast<uint32_t>(x.bits & 0x8000) << 16, rest = x.bits & 0x7fff;

@@ -2,30 +2,8 @@
 // What the loop asks of a target whose products are those of tiles.inl: both factors brought into tiles, scores and
 // output as the other targets leave them.
 
-// Elements out of a tile's range are computed apart, by FMA, and no row sees that another one's were. A tile takes
-// what is below 2^-126 for zero, in its factors and in each of its sums; it has no more room at the top than a float,
-// and a piece may round up to Inf.
-
-// Scores: those of a row of q or k that has an element over 2^58 or not finite. Of the others the products of up to
-// 2^11 columns are below 2^127, and what is taken for zero is under 2^-66 d of q . k: under 2^-30 of a score if
-// |scale| d is at most 2^36, and 1 ulp of its exponential is 2^-24. Under a larger scale all are computed apart.
-constexpr float kMostFactor = 0x1p58f;
-constexpr double kMostScale = 0x1p36;
-
-inline bool fits_scores(float x) { return __builtin_fabsf(x) <= kMostFactor; }
-
-// Values: a tile's 96, times weights of at most 1, are below 2^127. Their pieces are all normal numbers; a weight's are
-// down to 2^-102, and what a smaller weight loses is what exp flushes. Of a product under 2^-126 all is lost, which is
-// below the last place of a column where a weight of 1 meets a value; of another column, under 2^-123 for each key.
-constexpr float kMostValue = 0x1p120f, kLeastValue = 0x1p-80f;
-
-inline bool fits_product(float x) {
-  const float size = __builtin_fabsf(x);
-  return ((size <= kMostValue) & (size >= kLeastValue)) | (size == 0);
-}
-
 template <class V_, int K, int W>
-struct Tiled<Pieced<V_, K, W>> {
+struct Unit<Pieced<V_, K, W>> {
   typedef Pieced<V_, K, W> N;
   typedef Tiles Use;
   static constexpr bool kUse = true;
@@ -41,35 +19,30 @@ struct Tiled<Pieced<V_, K, W>> {
   BFloat16* weight;  // [piece][row of the panel][deep tile]
   float* turned;     // [16 rows][deep tile]: weights on their way there
   float* block;      // [32 rows][32 columns]
-  float* again;      // [key][lane]: scores computed apart
-  bool* query_fits;  // [row]
-  bool* key_fits;    // [key]
+  Apart<N> apart;
   int deep_d, deep_tile, wide;
   Rowed keys;    // the first `lying` of them, as they lie
   int lying;     // the others are packed
   bool all_fit;  // of the tile's values
 
-  Tiled(Cutter& cut, int tile, int d, int dv)
-      : deep_d(up_to(d, kDeep)), deep_tile(up_to(tile, kDeep)), wide(up_to(dv, kSide)) {
+  Unit(Cutter& cut, int tile, int d, int dv)
+      : apart(cut, tile),
+        deep_d(up_to(d, kDeep)), deep_tile(up_to(tile, kDeep)), wide(up_to(dv, kSide)) {
     cut(query, size_t(K) * kRows * deep_d);
     cut(key, size_t(K) * up_to(tile, kSide) * deep_d);
     cut(value, size_t(K) * deep_tile * wide);
     cut(weight, size_t(W) * kPanel * deep_tile);
     cut(turned, size_t(kSide) * deep_tile);
     cut(block, size_t(4) * kSide * kSide);
-    cut(again, size_t(tile) * kPanel);
-    cut(query_fits, kRows);
-    cut(key_fits, size_t(tile));
   }
 
   // From [d][lane] of each panel.
   void take_queries(const Problem& p, int rows, const float* from) {
-    const bool scale_fits = __builtin_fabs(p.scale) * p.d <= kMostScale;
     const ptrdiff_t piece = ptrdiff_t(kPanel) * deep_d;
     for (int first = 0; first < rows; first += kPanel) {
       for (int l = 0; l < kPanel; l += kSide) {
-        bool* const fits = query_fits + first + l;
-        for (int i = 0; i < kSide; ++i) fits[i] = scale_fits;
+        bool* const fits = apart.query_fits + first + l;
+        for (int i = 0; i < kSide; ++i) fits[i] = fits_scale(p);
         for (int c = 0; c < deep_d; c += 2) {
           Sixteen x, y;
           const float* const lanes = from + ptrdiff_t(first) * p.d + ptrdiff_t(c) * kPanel + l;
@@ -104,14 +77,12 @@ struct Tiled<Pieced<V_, K, W>> {
         for (int i = 0; i < kSide; ++i) over += !fits_scores(x[i]);
         if (j >= lying) split<K>(x, key + ptrdiff_t(j) * deep_d + c, piece);
       }
-      if (j < count) key_fits[j] = over == 0;
+      if (j < count) apart.key_fits[j] = over == 0;
     }
   }
 
-  // Those out of range go into `apart`, where the others are 0, if there are any. A value that is not finite is in
-  // neither.
   template <class Row>
-  void take_values(const Rows<Row>& from, int count, int dv, float* apart) {
+  void take_values(const Rows<Row>& from, int count, int dv, float* others) {
     const ptrdiff_t piece = ptrdiff_t(deep_tile) * wide;
     int over = 0;
     for (int j = 0; j < up_to(count, kDeep); j += 2) {
@@ -124,12 +95,7 @@ struct Tiled<Pieced<V_, K, W>> {
       }
     }
     all_fit = over == 0;
-    for (int j = 0; !all_fit && j < count; ++j) {
-      for (int c = 0; c < padded<N>(dv); ++c) {
-        const float x = c < dv ? float(widen(from.at(j)[c])) : 0.0f;
-        apart[ptrdiff_t(j) * padded<N>(dv) + c] = fits_product(x) || !(x - x == 0) ? 0.0f : x;
-      }
-    }
+    if (!all_fit) set_values_apart<N>(from, count, dv, others);
   }
   template <class Row>
   static void take_fitting(const Rows<Row>& from, int j, int count, int c, int dv, Sixteen& x, int& over) {
@@ -148,7 +114,8 @@ struct Tiled<Pieced<V_, K, W>> {
 
   // scores[key][lane] for keys [begin, end), and some beside them up to whole tiles.
   template <int C, class Row>
-  void score(const Panel& panel, const Rows<Row>& from, int begin, int end, const float* queries, float* scores_) {
+  void score(const Panel& panel, const Rows<Row>& from, int begin, int end, const float* queries, float* scores_,
+             const Ahead&) {
     const Problem& p = panel.p;
     const int across = up_to(C * N::kLanes, kSide) / kSide, first = begin / kSide * kSide;
     const Paired right{query + ptrdiff_t(K) * panel.first * deep_d, kAcross, ptrdiff_t(kPanel) * deep_d};
@@ -167,22 +134,7 @@ struct Tiled<Pieced<V_, K, W>> {
         N::store(at, N::mul(N::load(at), by));
       }
     }
-    score_apart<C>(panel, from, begin, end, queries, scores_);
-  }
-
-  template <int C, class Row>
-  void score_apart(const Panel& panel, const Rows<Row>& from, int begin, int end, const float* queries, float* to) {
-    bool fit = true;
-    for (int r = 0; r < panel.count; ++r) fit &= query_fits[panel.first + r];
-    for (int j = begin; j < end; ++j) fit &= key_fits[j];
-    if (fit) return;
-    scores<N, C>(from, begin, end, queries, panel.p.d, static_cast<float>(panel.p.scale), again, Alone{});
-    for (int j = begin; j < end; ++j) {
-      for (int r = 0; r < panel.count; ++r) {
-        const ptrdiff_t at = ptrdiff_t(j) * kPanel + r;
-        if (!key_fits[j] || !query_fits[panel.first + r]) to[at] = again[at];
-      }
-    }
+    apart.template score<C>(panel, from, begin, end, queries, scores_);
   }
 
   // Weights of keys [begin, end) as rows of queries; in the steps that these touch, the others are zero.
@@ -211,7 +163,9 @@ struct Tiled<Pieced<V_, K, W>> {
   }
 
   // out = shrink * out + weights . v, as accumulate.inl has it.
-  void accumulate(const float* weights, int begin, int end, int rows, int width, const float* shrink, float* out) {
+  void weigh_values(const Panel& panel, const float* weights, int begin, int end, int width, const float* shrink,
+                  float* out, const Ahead&) {
+    const int rows = panel.count;
     take_weights(weights, begin, end, rows);
     const int tiles = up_to(rows, kSide) / kSide, across = wide / kSide;
     const auto rowed = [&](int q) {

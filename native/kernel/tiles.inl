@@ -6,8 +6,6 @@
 // 16 x 16 results, each the sum of 32 products.
 constexpr int kSide = 16, kDeep = 32, kTileSize = kSide * kDeep;
 
-inline int up_to(int n, int whole) { return (n + whole - 1) / whole * whole; }
-
 // What is computed with N, its products by tiles of K pieces of bfloat16 per element: one is the element itself, two
 // hold a float16 and three a float32. The rest of a rounding is exact, and each piece has 8 bits of it at least. A
 // weight has W pieces: three are all of it, and one is 2^-8 of it near.

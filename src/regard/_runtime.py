@@ -17,10 +17,10 @@ from regard._types import as_int
 
 # From the lowest to the highest; of neon and the others a build has one family's. Those of OPT_IN are for who asks:
 # amx is tested on a model of its instruction and in an emulator, and has not run on a machine that has it.
-TARGETS = ("scalar", "neon", "avx2", "avx512", "amx")
+TARGETS = ("scalar", "neon", "avx2", "avx512", "avx512_bf16", "amx")
 OPT_IN = ("amx",)
 # Unit roundoff of the weights as they multiply their values, where a target rounds them for that.
-WEIGHT_UNITS = {("amx", "bfloat16"): 2.0**-8}
+WEIGHT_UNITS = {("avx512_bf16", "bfloat16"): 2.0**-8, ("amx", "bfloat16"): 2.0**-8}
 _MAX_THREADS = 1024
 # Target, the reason for it, and threads at most: None where as many as there are processors, which are counted when
 # there is work for more than one.
@@ -165,7 +165,7 @@ def config(*, num_threads: int | None = None, target: str | None = None) -> Conf
     ----------
     num_threads : int, optional
         From 1 to 1024. Default: the processors that the process may run on, or ``REGARD_NUM_THREADS``.
-    target : {"scalar", "neon", "avx2", "avx512", "amx"}, optional
+    target : {"scalar", "neon", "avx2", "avx512", "avx512_bf16", "amx"}, optional
         Default: the highest that CPU and operating system allow, amx never, or ``REGARD_TARGET``.
 
     Raises

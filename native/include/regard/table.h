@@ -47,10 +47,16 @@ extern const Table kTable;
 namespace avx512 {
 extern const Table kTable;
 }
+namespace avx512_bf16 {
+extern const Table kTable;
+}
 namespace amx {
 extern const Table kTable;
 }
-namespace amx_model {  // of the native tests
+namespace pairs_model {  // of the native tests
+extern const Table kTable;
+}
+namespace amx_model {
 extern const Table kTable;
 }
 
