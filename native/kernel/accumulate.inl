@@ -2,28 +2,27 @@
 // out = shrink * out + weights . v: the tile's own product starts at zero and is added once, keys ascending. Here the
 // columns of v are the lanes, so that its rows are read once, in whole lines.
 
-template <class N, int C, class Weight, class Row, class Beside>
-inline void accumulate_columns(const Weight* weights, const Rows<Row>& value, int begin, int end, int rows,
-                               int width, const typename N::T* shrink, typename N::T* out, const Beside& beside,
-                               int column) {
+template <class N, int C, class Weight, class Value, class Beside>
+inline void accumulate_columns(const Weight* weights, const Value& value, int begin, int end, int rows, int width,
+                               const typename N::T* shrink, typename N::T* out, const Beside& beside, int column) {
   typedef typename N::T T;
   constexpr int kPanel = Scratch<N>::kPanel;
-  const Rows<Row> read = {value.at(begin) + column, value.row};
+  const auto right = right_of(value, begin, column);
   product<N, C>(
-      Left<Weight>{weights + ptrdiff_t(begin) * kPanel, 1, kPanel}, Right<Row>{read.data, read.row}, rows, end - begin,
+      Left<Weight>{weights + ptrdiff_t(begin) * kPanel, 1, kPanel}, right, rows, end - begin,
       [=](int r, int c, typename N::V block) {
         T* const at = out + ptrdiff_t(r) * width + column + c * N::kLanes;
         N::store(at, N::fma(N::load(at), N::set(shrink[r]), block));
       },
       [=](int) {
-        constexpr int kBytes = C * N::kLanes * int(sizeof(Row));
-        return beside.template from<kBytes>((end + begin + (end - begin) * column / width) / 2, read);
+        constexpr int kBytes = C * decltype(right)::template kBytes<N>;
+        return beside.template from<kBytes>((end + begin + (end - begin) * column / width) / 2, right);
       });
 }
 
 // C vectors of columns at a time, then half as many.
-template <class N, int C = N::kWide, class Weight, class Row, class Beside>
-inline void accumulate(const Weight* weights, const Rows<Row>& value, int begin, int end, int rows, int width,
+template <class N, int C = N::kWide, class Weight, class Value, class Beside>
+inline void accumulate(const Weight* weights, const Value& value, int begin, int end, int rows, int width,
                        const typename N::T* shrink, typename N::T* out, const Beside& beside, int column = 0) {
   for (; column + C * N::kLanes <= width; column += C * N::kLanes) {
     accumulate_columns<N, C>(weights, value, begin, end, rows, width, shrink, out, beside, column);
@@ -35,8 +34,8 @@ inline void accumulate(const Weight* weights, const Rows<Row>& value, int begin,
 
 // The same for rows that are alone in their block: with fewer of them, more columns at a time, so that there are enough
 // chains.
-template <class N, class Weight, class Row, class Beside>
-inline void few_accumulate(const Weight* weights, const Rows<Row>& value, int begin, int end, int rows, int width,
+template <class N, class Weight, class Value, class Beside>
+inline void few_accumulate(const Weight* weights, const Value& value, int begin, int end, int rows, int width,
                            const typename N::T* shrink, typename N::T* out, const Beside& ahead) {
   if (rows == 1) return accumulate<N, 8>(weights, value, begin, end, rows, width, shrink, out, ahead);
   if (rows <= 3) return accumulate<N, 4>(weights, value, begin, end, rows, width, shrink, out, ahead);

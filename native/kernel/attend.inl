@@ -46,7 +46,7 @@ void open_tile(const Panel& panel, Tile<N, Row>& t, Scratch<N>& s) {
   t.value = take_rows<N, Stored, Row>(p.value, panel.head(0), t.first, t.count, p.dv, width, s.value);
   if constexpr (Unit<N>::kUse) {
     s.unit.take_keys(t.key, t.count, p.d);
-    s.unit.take_values(t.value, t.count, p.dv, s.contained);
+    s.unit.take_values(t.value, t.count, p.dv, panel.block.rows <= kFew<N>, s.contained);
   }
   t.open = true;
 }
@@ -145,7 +145,8 @@ void add_values(const Panel& panel, Tile<N, Row>& t, int begin, int end, bool dr
     accumulate<N>(s.scores, rows, begin, end, panel.count, width, shrink, out, beside);
   };
   if constexpr (Unit<N>::kUse) {
-    s.unit.weigh_values(panel, s.scores, begin, end, width, s.shrink, out, ahead_of(panel, t));
+    s.unit.weigh_values(panel, t.value, t.count, s.scores, begin, end, s.shrink, out, s.contained,
+                        ahead_of(panel, t));
     if (s.unit.all_fit) return;
     // Values that no tile took: finite ones as a target without tiles adds them, then the others.
     typename N::T one[Scratch<N>::kPanel];

@@ -40,9 +40,9 @@ class Walk {
   uintptr_t gap_;
 };
 
-// So many rows on, keys and values are asked for again: what was asked for far ahead is dropped where memory is busy
-// (experiments/0012).
-constexpr int kNearKeys = 32, kNearValues = 8;
+// So many rows on, keys and values, and values that are read in pairs, are asked for again: what was asked for far ahead
+// is dropped where memory is busy (experiments/0012).
+constexpr int kNearKeys = 32, kNearValues = 8, kNearPairs = 32;
 
 // The keys and values that are read next, during the work on those before. A few lines at a time, since many would wait
 // for each other; a line of each at a time, since memory gives more to two streams than to one; into the second-level
@@ -72,22 +72,25 @@ class Ahead {
     return {key_.from(row), value_.from(row), 0};
   }
 
-  // The same, and what is read itself, some rows on.
-  template <int kBytes>
+  // The same, and what is read itself, some rows on; so many of these for each step.
+  template <int kBytes, int kRows>
   struct FarAndNear {
     Lines<kBytes> far;
-    uintptr_t near, step;
+    uintptr_t near, row;
     void operator()() {
       far();
+      for (int r = 0; r < kRows; ++r, near += row) {
 #pragma GCC unroll 8
-      for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(reinterpret_cast<const void*>(near + uintptr_t(i)));
-      near += step;
+        for (int i = 0; i < kBytes / kRows; i += 64) {
+          __builtin_prefetch(reinterpret_cast<const void*>(near + uintptr_t(i)));
+        }
+      }
     }
   };
-  template <int kBytes, class Row>
-  FarAndNear<kBytes> from(int row, Rows<Row> read) const {
-    const uintptr_t step = uintptr_t(read.row) * sizeof(Row);
-    return {from<kBytes>(row), reinterpret_cast<uintptr_t>(read.data) + kNearValues * step, step};
+  template <int kBytes, class B>
+  FarAndNear<kBytes, B::kRows> from(int step, const B& read) const {
+    const uintptr_t row = uintptr_t(read.row) * sizeof *read.data;
+    return {from<kBytes>(B::kRows * step), reinterpret_cast<uintptr_t>(read.data) + B::kNear * row, row};
   }
 
  private:

@@ -2,6 +2,9 @@
 // Both products of bfloat16 by pairs of its elements, in the loops of product.inl: of q . k neighbouring columns are a
 // pair, of weights . v neighbouring keys. Weights are rounded to bfloat16 for it.
 
+// An instruction for pairs is a chain of FMA but for what is below 2^-126. Of q . k that is all that apart.inl allows
+// for where no element of q is over 2^58 or subnormal, whatever k holds: so k is not looked at.
+
 template <>
 struct Unit<Paired> {
   typedef Paired N;
@@ -15,16 +18,20 @@ struct Unit<Paired> {
   Pair* key;     // [key][pair of columns]: keys that cannot be read as they lie
   Pair* value;   // [pair of keys][padded dv]
   Pair* weight;  // [pair of keys][lane]
+  float* before;  // [row][padded dv]: the output before a tile
   Apart<N> apart;
   Rows<Pair> keys;
   int deep, wide;  // pairs of columns of k, columns of v
-  bool all_fit;    // of the tile's values
+  Rows<BFloat16> lying;  // values as they lie
+  bool in_place;         // they are not packed
+  bool all_fit;          // those of the tile
 
   Unit(Cutter& cut, int tile, int d, int dv) : apart(cut, tile), deep(up_to(d, 2) / 2), wide(padded<N>(dv)) {
     cut(query, size_t(Apart<N>::kRows) * deep);
     cut(key, size_t(tile) * deep);
     cut(value, size_t(up_to(tile, 2) / 2) * wide);
     cut(weight, size_t(up_to(tile, 2) / 2) * kPanel);
+    cut(before, size_t(kFew<N>) * wide);
   }
 
   // From [d][lane] of each panel.
@@ -32,16 +39,25 @@ struct Unit<Paired> {
     for (int first = 0; first < rows; first += kPanel) {
       for (int l = 0; l < kPanel; l += N::kLanes) {
         const float* const lanes = from + ptrdiff_t(first) * p.d + l;
-        typename N::V size = N::set(0);
+        typename N::V most = N::set(0), subnormal = N::set(0);
+        const auto look = [&](typename N::V x) {
+          const typename N::V size = N::max(x, N::sub(N::set(0), x));
+          most = N::max(size, most);
+          subnormal = N::max(N::select_less(size, N::set(0x1p-126f), size, N::set(0)), subnormal);
+        };
         for (int c = 0; c < p.d; c += 2) {
-          const typename N::V x = N::load(lanes + ptrdiff_t(c) * kPanel), zero = N::set(0);
-          const typename N::V y = c + 1 < p.d ? N::load(lanes + ptrdiff_t(c + 1) * kPanel) : zero;
-          size = N::max(size, N::max(N::max(x, N::sub(zero, x)), N::max(y, N::sub(zero, y))));
+          const typename N::V x = N::load(lanes + ptrdiff_t(c) * kPanel);
+          const typename N::V y = c + 1 < p.d ? N::load(lanes + ptrdiff_t(c + 1) * kPanel) : N::set(0);
+          look(x);
+          look(y);
           N::store(query + (ptrdiff_t(first) * deep + ptrdiff_t(c / 2) * kPanel + l), N::pair(x, y));
         }
-        float most[N::kLanes];
-        N::store(most, size);
-        for (int i = 0; i < N::kLanes; ++i) apart.query_fits[first + l + i] = fits_scale(p) && fits_scores(most[i]);
+        float sizes[2][N::kLanes];
+        N::store(sizes[0], most);
+        N::store(sizes[1], subnormal);
+        for (int i = 0; i < N::kLanes; ++i) {
+          apart.query_fits[first + l + i] = fits_scale(p) && fits_scores(sizes[0][i]) && sizes[1][i] == 0;
+        }
       }
     }
   }
@@ -58,8 +74,7 @@ struct Unit<Paired> {
         for (int c = 0; c < d; c += 2) key[ptrdiff_t(j) * deep + c / 2] = {near(from, j, c, d), near(from, j, c + 1, d)};
       }
     }
-    const bool all = keys_fit(0, count);
-    for (int j = 0; j < count; ++j) apart.key_fits[j] = all || keys_fit(j, j + 1);
+    for (int j = 0; j < count; ++j) apart.key_fits[j] = true;
   }
   template <class Row>
   static BFloat16 near(const Rows<Row>& from, int r, int c, int width) {
@@ -67,53 +82,88 @@ struct Unit<Paired> {
     if (c < width) narrow(widen(from.at(r)[c]), x);
     return x;
   }
-  bool keys_fit(int begin, int end) const {
-    typename N::Sizes sizes;
-    bool fit = true;
-    for (int j = begin; j < end; ++j) {
-      int c = 0;
-      for (; c + N::kLanes <= deep; c += N::kLanes) sizes.add(N::load(keys.at(j) + c));
-      for (; c < deep; ++c) fit &= fits_scores(widen(keys.at(j)[c].first)) & fits_scores(widen(keys.at(j)[c].second));
-    }
-    return fit && sizes.at_most(nearest(kMostFactor));
-  }
   static BFloat16 nearest(float x) {
     BFloat16 y;
     narrow(x, y);
     return y;
   }
 
+  // Values that a few rows read once are put in pairs when they are read, as far as they lie in whole vectors.
   template <class Row>
-  void take_values(const Rows<Row>& from, int count, int dv, float* others) {
-    typename N::Sizes sizes;
+  void take_values(const Rows<Row>& from, int count, int dv, bool few, float* others) {
+    in_place = false;
+    if constexpr (sizeof(Row) == sizeof(BFloat16)) {
+      lying = from;
+      in_place = few && wide == dv && count % 2 == 0;
+    }
+    if (!in_place) pack_values(from, count, dv, others);
+  }
+
+  template <class Row>
+  void pack_values(const Rows<Row>& from, int count, int dv, float* others) {
+    typename N::Usual usual;
     for (int j = 0; j < count; j += 2) {
       Pair* const to = value + ptrdiff_t(j / 2) * wide;
       int c = 0;
       if constexpr (sizeof(Row) == sizeof(BFloat16)) {
-        for (; j + 1 < count && c + 2 * N::kLanes <= dv; c += 2 * N::kLanes) {
-          typename N::Pairs x[2];
-          N::pair(from.at(j) + c, from.at(j + 1) + c, x);
-          for (int i = 0; i < 2; ++i) {
-            sizes.add(x[i]);
-            N::store(to + c + i * N::kLanes, x[i]);
-          }
+        for (; j + 1 < count && c + N::kLanes <= dv; c += N::kLanes) {
+          const typename N::Pairs x = N::pair(from.at(j) + c, from.at(j + 1) + c);
+          usual.add(x);
+          N::store(to + c, x);
         }
       }
       for (; c < wide; c += N::kLanes) {
         for (int i = c; i < c + N::kLanes; ++i) {
           to[i] = {near(from, j, i, dv), j + 1 < count ? near(from, j + 1, i, dv) : BFloat16{}};
         }
-        sizes.add(N::load(to + c));
+        usual.add(N::load(to + c));
       }
     }
-    all_fit = sizes.at_most(nearest(kMostValue)) && sizes.at_least(nearest(kLeastValue));
+    const int pairs = up_to(count, 2) / 2;
+    all_fit = usual.all() || fit(&value[0].first, pairs * 2 * wide);
     if (all_fit) return;
     set_values_apart<N>(from, count, dv, others);
-    for (ptrdiff_t i = 0; i < ptrdiff_t(up_to(count, 2) / 2) * wide; ++i) {
+    for (ptrdiff_t i = 0; i < ptrdiff_t(pairs) * wide; ++i) {
       if (!fits_product(widen(value[i].first))) value[i].first = {};
       if (!fits_product(widen(value[i].second))) value[i].second = {};
     }
   }
+  // Whether fits_product holds for each.
+  static bool fit(const BFloat16* x, int count) {
+    const uint16_t least = nearest(kLeastValue).bits, most = nearest(kMostValue).bits;
+    int over = 0;
+    for (int i = 0; i < count; ++i) {
+      const uint16_t size = x[i].bits & 0x7fff;
+      over |= (size != 0) & (static_cast<uint16_t>(size - least) > most - least);
+    }
+    return over == 0;
+  }
+
+  // Two rows of values as they lie, put in pairs while they are read.
+  struct Zipped {
+    static constexpr int kRows = 2, kNear = kNearPairs;
+    const BFloat16* data;
+    ptrdiff_t row;
+    typename N::Usual* seen;
+    typename N::Usual usual;
+    template <class>
+    static constexpr int kBytes = N::kLanes * int(sizeof(Pair));
+    template <class>
+    typename N::Pairs load(int c) {
+      const typename N::Pairs x = N::pair(data + c * N::kLanes, data + row + c * N::kLanes);
+      usual.add(x);
+      return x;
+    }
+    void next() { data += 2 * row; }
+    void end() const { seen->add(usual); }
+  };
+  struct Zip {
+    Rows<BFloat16> rows;
+    typename N::Usual* seen;
+    friend Zipped right_of(const Zip& zip, int begin, int column) {
+      return {zip.rows.at(2 * begin) + column, zip.rows.row, zip.seen, {}};
+    }
+  };
 
   // scores[key][lane] for keys [begin, end).
   template <int C, class Row>
@@ -137,24 +187,25 @@ struct Unit<Paired> {
   }
 
   // out = shrink * out + weights . v, as accumulate.inl has it.
-  void weigh_values(const Panel& panel, const float* weights, int begin, int end, int width, const float* shrink,
-                  float* out, const Ahead& ahead) {
+  template <class Row>
+  void weigh_values(const Panel& panel, const Rows<Row>& from, int count, const float* weights, int begin, int end,
+                    const float* shrink, float* out, float* others, const Ahead& ahead) {
     take_weights(weights, begin, end, panel.count);
-    const Rows<Pair> read{value, wide};
     const int first = begin / 2, last = (end + 1) / 2;
-    if (reads_once<N>(panel)) {
-      few_accumulate<N>(weight, read, first, last, panel.count, width, shrink, out, OfPairs{ahead});
-    } else {
-      accumulate<N>(weight, read, first, last, panel.count, width, shrink, out, Alone{});
+    if (in_place) {
+      const size_t size = size_t(panel.count) * wide * sizeof *out;
+      memcpy(before, out, size);
+      typename N::Usual seen;
+      few_accumulate<N>(weight, Zip{lying, &seen}, first, last, panel.count, wide, shrink, out, ahead);
+      all_fit = seen.all();
+      for (int j = 2 * first; !all_fit && j < 2 * last; ++j) {
+        if (!fit(lying.at(j), wide)) break;
+        all_fit = j + 1 == 2 * last;
+      }
+      if (all_fit) return;
+      memcpy(out, before, size);
+      pack_values(from, count, panel.p.dv, others);
     }
+    accumulate<N>(weight, Rows<Pair>{value, wide}, first, last, panel.count, wide, shrink, out, Alone{});
   }
-
-  // Two rows of what comes next for each step; what is read itself is near.
-  struct OfPairs {
-    const Ahead& ahead;
-    template <int kBytes, class Row>
-    auto from(int pair, Rows<Row>) const {
-      return ahead.template from<kBytes>(2 * pair);
-    }
-  };
 };

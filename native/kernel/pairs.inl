@@ -23,28 +23,23 @@ struct Paired : F32 {
   static Pairs pair(V first, V second) {
     return of(_mm512_permutexvar_epi16(neighbours(0, 16), words(_mm512_cvtne2ps_pbh(second, first))));
   }
-  // 2 kLanes elements of two rows.
-  static void pair(const BFloat16* first, const BFloat16* second, Pairs (&x)[2]) {
-    const __m512i a = _mm512_loadu_si512(first), b = _mm512_loadu_si512(second);
-    x[0] = of(_mm512_permutex2var_epi16(a, neighbours(0, 32), b));
-    x[1] = of(_mm512_permutex2var_epi16(a, neighbours(16, 48), b));
+  static Pairs pair(const BFloat16* first, const BFloat16* second) {
+    const __m512i a = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(first)));
+    const __m512i b = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(second)));
+    return of(_mm512_permutex2var_epi16(a, neighbours(0, 32), b));
   }
 
-  // The bits of the largest element and of the smallest that is not zero, whatever their signs; NaN is largest.
-  class Sizes {
+  // Whether all elements are of usual size: 2^-63 <= |x| < 2^65, where the two upper bits of an exponent differ.
+  class Usual {
    public:
     void add(Pairs x) {
-      const __m512i twice = _mm512_add_epi16(words(x), words(x));
-      most_ = _mm512_max_epu16(most_, twice);
-      least_ = _mm512_min_epu16(least_, _mm512_sub_epi16(twice, _mm512_set1_epi16(1)));  // 0 - 1 is large
+      all_ = _mm512_ternarylogic_epi32(all_, words(x), _mm512_add_epi16(words(x), words(x)), 0x60);  // all & (x ^ 2x)
     }
-    bool at_most(BFloat16 x) const { return !_mm512_cmpgt_epu16_mask(most_, _mm512_set1_epi16(short(2 * x.bits))); }
-    bool at_least(BFloat16 x) const {
-      return !_mm512_cmplt_epu16_mask(least_, _mm512_set1_epi16(short(2 * x.bits - 1)));
-    }
+    void add(const Usual& other) { all_ = _mm512_and_si512(all_, other.all_); }
+    bool all() const { return _mm512_test_epi16_mask(all_, _mm512_set1_epi16(1 << 14)) == 0xffffffff; }
 
    private:
-    __m512i most_ = _mm512_setzero_si512(), least_ = _mm512_set1_epi16(-1);
+    __m512i all_ = _mm512_set1_epi16(-1);
   };
 
  private:

@@ -48,30 +48,24 @@ struct Paired : F32 {
     }
     return both;
   }
-  // 2 kLanes elements of two rows.
-  static void pair(const BFloat16* first, const BFloat16* second, Pairs (&x)[2]) {
-    for (int i = 0; i < 2 * kLanes; ++i) x[i / kLanes].lane[i % kLanes] = {first[i], second[i]};
+  static Pairs pair(const BFloat16* first, const BFloat16* second) {
+    Pairs both;
+    for (int l = 0; l < kLanes; ++l) both.lane[l] = {first[l], second[l]};
+    return both;
   }
 
-  // The bits of the largest element and of the smallest that is not zero, whatever their signs; NaN is largest.
-  class Sizes {
+  // Whether all elements are of usual size: 2^-63 <= |x| < 2^65.
+  class Usual {
    public:
     void add(const Pairs& x) {
-      for (const Pair& lane : x.lane) {
-        add(lane.first);
-        add(lane.second);
-      }
+      for (const Pair& lane : x.lane) all_ = all_ && usual(widen(lane.first)) && usual(widen(lane.second));
     }
-    bool at_most(BFloat16 x) const { return most_ <= x.bits; }
-    bool at_least(BFloat16 x) const { return least_ >= x.bits; }
+    void add(const Usual& other) { all_ = all_ && other.all_; }
+    bool all() const { return all_; }
 
    private:
-    int most_ = 0, least_ = 0x10000;
-    void add(BFloat16 x) {
-      const int size = x.bits & 0x7fff;
-      most_ = size > most_ ? size : most_;
-      least_ = size != 0 && size < least_ ? size : least_;
-    }
+    bool all_ = true;
+    static bool usual(T x) { return 0x1p-63f <= __builtin_fabsf(x) && __builtin_fabsf(x) < 0x1p65f; }
   };
 
  private:

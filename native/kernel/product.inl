@@ -8,7 +8,7 @@ struct Count {
 };
 
 // A factor as it lies: element (r, k) of the left one at `data[r * row + k * step]`, and row k of the right one, whose
-// columns are the lanes, at `data + k * row`.
+// columns are the lanes, at `data + k * row`. The right one is read row by row, in `load` a vector of its columns.
 template <class E>
 struct Left {
   const E* data;
@@ -16,9 +16,22 @@ struct Left {
 };
 template <class E>
 struct Right {
+  static constexpr int kRows = 1, kNear = kNearValues;  // rows that one step reads, and that a fetch is ahead
   const E* data;
   ptrdiff_t row;
+  template <class N>
+  static constexpr int kBytes = N::kLanes * int(sizeof(E));
+  template <class N>
+  auto load(int c) const {
+    return N::load(data + c * N::kLanes);
+  }
+  void next() { data += row; }
+  void end() const {}
 };
+template <class E>
+Right<E> right_of(const Rows<E>& rows, int begin, int column) {
+  return {rows.at(begin) + column, rows.row};
+}
 
 // What is done beside a product: nothing.
 struct Alone {
@@ -29,8 +42,8 @@ struct Alone {
   Lines from(int) const {
     return {};
   }
-  template <int, class Row>
-  Lines from(int, Rows<Row>) const {
+  template <int, class B>
+  Lines from(int, const B&) const {
     return {};
   }
 };
@@ -38,7 +51,7 @@ struct Alone {
 // sum over k of a[r][k] * b[k][lane], for R rows and C columns of vectors: one chain per element, k ascending from
 // zero. done(r, c, sum) receives each column of vectors; step() is called once per k.
 template <class N, int R, int C, class A, class B, class Done, class Step>
-inline void product_tile(Left<A> a, Right<B> b, int n, Done done, Step step) {
+inline void product_tile(Left<A> a, B b, int n, Done done, Step step) {
   typedef typename N::V V;
   V acc[R][C];
 #pragma GCC unroll 24
@@ -49,9 +62,9 @@ inline void product_tile(Left<A> a, Right<B> b, int n, Done done, Step step) {
 #pragma GCC unroll 2
   for (int k = 0; k < n; ++k) {
     step();
-    decltype(N::load(b.data)) col[C];
+    decltype(b.template load<N>(0)) col[C];
 #pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) col[c] = N::load(b.data + c * N::kLanes);
+    for (int c = 0; c < C; ++c) col[c] = b.template load<N>(c);
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
       const auto x = N::set(widen(a.data[r * a.row]));
@@ -59,8 +72,9 @@ inline void product_tile(Left<A> a, Right<B> b, int n, Done done, Step step) {
       for (int c = 0; c < C; ++c) acc[r][c] = N::fma(x, col[c], acc[r][c]);
     }
     a.data += a.step;
-    b.data += b.row;
+    b.next();
   }
+  b.end();
 #pragma GCC unroll 24
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
@@ -71,7 +85,7 @@ inline void product_tile(Left<A> a, Right<B> b, int n, Done done, Step step) {
 // The same for any number of rows: register tiles with as many sums as there are registers for, then smaller ones.
 // done(r, c, sum) and step(r), which gives the steps beside the tile that begins there, see r in [0, rows).
 template <class N, int C, int R = N::kSums / C, class A, class B, class Done, class Step>
-inline void product(Left<A> a, Right<B> b, int rows, int n, Done done, Step step) {
+inline void product(Left<A> a, B b, int rows, int n, Done done, Step step) {
   int r0 = 0;
   // Closures hold copies: what they referred to would be read again after each store.
   const auto shifted = [=](int by) { return [=](int r, int c, typename N::V x) { done(by + r, c, x); }; };

@@ -82,7 +82,7 @@ struct Unit<Pieced<V_, K, W>> {
   }
 
   template <class Row>
-  void take_values(const Rows<Row>& from, int count, int dv, float* others) {
+  void take_values(const Rows<Row>& from, int count, int dv, bool, float* others) {
     const ptrdiff_t piece = ptrdiff_t(deep_tile) * wide;
     int over = 0;
     for (int j = 0; j < up_to(count, kDeep); j += 2) {
@@ -163,9 +163,10 @@ struct Unit<Pieced<V_, K, W>> {
   }
 
   // out = shrink * out + weights . v, as accumulate.inl has it.
-  void weigh_values(const Panel& panel, const float* weights, int begin, int end, int width, const float* shrink,
-                  float* out, const Ahead&) {
-    const int rows = panel.count;
+  template <class Row>
+  void weigh_values(const Panel& panel, const Rows<Row>&, int, const float* weights, int begin, int end,
+                    const float* shrink, float* out, float*, const Ahead&) {
+    const int rows = panel.count, width = padded<N>(panel.p.dv);
     take_weights(weights, begin, end, rows);
     const int tiles = up_to(rows, kSide) / kSide, across = wide / kSide;
     const auto rowed = [&](int q) {
