@@ -102,13 +102,13 @@ bench: $(STAMPS)/install $(STAMPS)/bench
 
 comma := ,
 # What this machine cannot run is built without sanitizers; so are, of threads, the pieces and the model, which have none.
-UNUSED := $(if $(shell grep -s avx512dq /proc/cpuinfo),,regard_avx512;pieces_avx512;regard_amx;pieces_amx)
+UNUSED := $(if $(shell grep -s avx512dq /proc/cpuinfo),,regard_avx512;pieces_avx512;regard_avx512_bf16;pieces_avx512_bf16;regard_amx;pieces_amx)
 SANITIZE = $(CMAKE) -S . -B build/sanitize-$(1) -G Ninja -DREGARD_MODULE=OFF -DREGARD_TESTS=ON -DREGARD_SANITIZE=$(2) \
   -DREGARD_PLAIN="$(3)" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1 >/dev/null && \
   $(CMAKE) --build build/sanitize-$(1) && echo "== $(2)" && build/sanitize-$(1)/regard_tests
 sanitize: $(STAMPS)/deps
 	@$(call SANITIZE,address,address$(comma)undefined,$(UNUSED))
-	@$(call SANITIZE,thread,thread,$(UNUSED);pieces_scalar;pieces_avx2;amx_model)
+	@$(call SANITIZE,thread,thread,$(UNUSED);pieces_scalar;pieces_avx2;pairs_model;amx_model)
 
 # The emulated processor has no more than ARMv8.0: an instruction that came later stops the program.
 EMULATED := qemu-aarch64 -cpu cortex-a53

@@ -145,8 +145,7 @@ void add_values(const Panel& panel, Tile<N, Row>& t, int begin, int end, bool dr
     accumulate<N>(s.scores, rows, begin, end, panel.count, width, shrink, out, beside);
   };
   if constexpr (Unit<N>::kUse) {
-    s.unit.weigh_values(panel, t.value, t.count, s.scores, begin, end, s.shrink, out, s.contained,
-                        ahead_of(panel, t));
+    s.unit.weigh_values(panel, t.value, t.count, s.scores, begin, end, s.shrink, out, s.contained, ahead_of(panel, t));
     if (s.unit.all_fit) return;
     // Values that no tile took: finite ones as a target without tiles adds them, then the others.
     typename N::T one[Scratch<N>::kPanel];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Included once per target, which defines REGARD_TARGET and REGARD_VEC, and REGARD_TILES if it has tiles or REGARD_PAIRS
-// if it has products of pairs. Everything
-// here but the table has internal linkage, and nothing here may come from a header that other targets share inline: the
-// linker would keep one copy of it, with one target's instructions, for all.
+// Included once per target, which defines REGARD_TARGET and REGARD_VEC, and REGARD_TILES if it has tiles or
+// REGARD_PAIRS if it has products of pairs. Everything here but the table has internal linkage, and nothing here may
+// come from a header that other targets share inline: the linker would keep one copy of it, with one target's
+// instructions, for all.
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -66,9 +66,9 @@ constexpr Engine engine() {
 
 }  // namespace
 
-const Table kTable = {REGARD_STRING(REGARD_TARGET),
-                      {engine<ForFloat, float>(), engine<F64, double>(), engine<ForHalf, Half>(),
-                       engine<ForBFloat16, BFloat16>()}};
+const Table kTable = {
+    REGARD_STRING(REGARD_TARGET),
+    {engine<ForFloat, float>(), engine<F64, double>(), engine<ForHalf, Half>(), engine<ForBFloat16, BFloat16>()}};
 
 }  // namespace REGARD_TARGET
 }  // namespace regard

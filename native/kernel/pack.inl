@@ -40,8 +40,8 @@ class Walk {
   uintptr_t gap_;
 };
 
-// So many rows on, keys and values, and values that are read in pairs, are asked for again: what was asked for far ahead
-// is dropped where memory is busy (experiments/0012).
+// So many rows on, keys and values, and values that are read in pairs, are asked for again: what was asked for far
+// ahead is dropped where memory is busy (experiments/0012).
 constexpr int kNearKeys = 32, kNearValues = 8, kNearPairs = 32;
 
 // The keys and values that are read next, during the work on those before. A few lines at a time, since many would wait

@@ -14,14 +14,14 @@ struct Unit<Paired> {
   static constexpr bool kUse = true, kAsStored = true;
   static constexpr int kPanel = N::kLanes * N::kCols;
 
-  Pair* query;   // [panel][pair of columns][lane]
-  Pair* key;     // [key][pair of columns]: keys that cannot be read as they lie
-  Pair* value;   // [pair of keys][padded dv]
-  Pair* weight;  // [pair of keys][lane]
+  Pair* query;    // [panel][pair of columns][lane]
+  Pair* key;      // [key][pair of columns]: keys that cannot be read as they lie
+  Pair* value;    // [pair of keys][padded dv]
+  Pair* weight;   // [pair of keys][lane]
   float* before;  // [row][padded dv]: the output before a tile
   Apart<N> apart;
   Rows<Pair> keys;
-  int deep, wide;  // pairs of columns of k, columns of v
+  int deep, wide;        // pairs of columns of k, columns of v
   Rows<BFloat16> lying;  // values as they lie
   bool in_place;         // they are not packed
   bool all_fit;          // those of the tile
@@ -71,7 +71,8 @@ struct Unit<Paired> {
     }
     if (keys.data == key) {
       for (int j = 0; j < count; ++j) {
-        for (int c = 0; c < d; c += 2) key[ptrdiff_t(j) * deep + c / 2] = {near(from, j, c, d), near(from, j, c + 1, d)};
+        for (int c = 0; c < d; c += 2)
+          key[ptrdiff_t(j) * deep + c / 2] = {near(from, j, c, d), near(from, j, c + 1, d)};
       }
     }
     for (int j = 0; j < count; ++j) apart.key_fits[j] = true;

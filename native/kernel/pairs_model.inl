@@ -73,7 +73,5 @@ struct Paired : F32 {
     const uint32_t bits = bit_cast<uint32_t>(x);
     return bit_cast<T>(bits & 0x7f800000 ? bits : bits & 0x80000000);
   }
-  static T step(BFloat16 a, BFloat16 b, T sum) {
-    return flush(__builtin_fmaf(flush(widen(a)), flush(widen(b)), sum));
-  }
+  static T step(BFloat16 a, BFloat16 b, T sum) { return flush(__builtin_fmaf(flush(widen(a)), flush(widen(b)), sum)); }
 };

@@ -96,8 +96,8 @@ inline bool reads_once(const Panel& panel) {
 
 // Of one panel, whichever way is the faster for so many rows.
 template <class N, int C, class Row, class Of>
-void score_rows(const Panel& panel, const Rows<Row>& key, int begin, int end, const Of* query, int d,
-                typename N::T* to, const Ahead& ahead) {
+void score_rows(const Panel& panel, const Rows<Row>& key, int begin, int end, const Of* query, int d, typename N::T* to,
+                const Ahead& ahead) {
   const typename N::T scale = static_cast<typename N::T>(panel.p.scale);
   if constexpr (C == 1 && N::kLanes > 1) {
     const auto few = [&](auto rows) {

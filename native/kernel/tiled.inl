@@ -26,8 +26,7 @@ struct Unit<Pieced<V_, K, W>> {
   bool all_fit;  // of the tile's values
 
   Unit(Cutter& cut, int tile, int d, int dv)
-      : apart(cut, tile),
-        deep_d(up_to(d, kDeep)), deep_tile(up_to(tile, kDeep)), wide(up_to(dv, kSide)) {
+      : apart(cut, tile), deep_d(up_to(d, kDeep)), deep_tile(up_to(tile, kDeep)), wide(up_to(dv, kSide)) {
     cut(query, size_t(K) * kRows * deep_d);
     cut(key, size_t(K) * up_to(tile, kSide) * deep_d);
     cut(value, size_t(K) * deep_tile * wide);

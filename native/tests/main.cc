@@ -21,6 +21,13 @@ void test_pieces();
 namespace avx512 {
 void test_pieces();
 }
+namespace pairs_model {
+void test_pairs();
+}
+namespace avx512_bf16 {
+void test_pairs();
+void test_model();
+}  // namespace avx512_bf16
 #endif
 #ifdef REGARD_AMX
 namespace amx_model {
@@ -53,9 +60,21 @@ int main() {
 #ifdef REGARD_X86
   if (targets()[1].usable) avx2::test_pieces();
   if (targets()[2].usable) avx512::test_pieces();
+  if (targets()[3].usable) {
+    avx512_bf16::test_model();
+    avx512_bf16::test_pairs();
+    test_ranges(avx512_bf16::kTable, avx512::kTable);
+  } else {
+    printf("avx512_bf16: SKIPPED: the model of its instruction was not compared with the instruction\n");
+  }
+  if (targets()[1].usable) {
+    pairs_model::test_pairs();
+    test_ranges(pairs_model::kTable, avx2::kTable);
+    tables.push_back(&pairs_model::kTable);
+  }
 #endif
 #ifdef REGARD_AMX
-  if (tables.back() == &amx::kTable) {
+  if (targets()[4].usable && !enable(targets()[4])) {
     amx::test_model();
     amx::test_tiles();
     test_ranges(amx::kTable, avx512::kTable);
