@@ -32,7 +32,7 @@ TERMS = [np.float32(x) for x in (1, 1, 0.49999994, 0.16666521, 0.041668277, 0.00
 class Order:
     """What attention is made of where each product is one chain per element."""
 
-    vectors: str = "scalar"  # the target, or that which amx takes its vectors from
+    vectors: str = "scalar"  # the target, or that which amx and avx512_bf16 take their vectors from
     tile: int = 96
     chunk_tiles: int = 16
     first: int = 0  # where tiles and chunks begin
@@ -181,16 +181,55 @@ class TileOrder(Order):
         return [block] if fits.all() else [block, self.chain(p, np.where(fits, np.float32(0), v))]
 
 
+@dataclass(frozen=True)
+class PairOrder(Order):
+    """The same where products are those of vdpbf16ps: bfloat16 numbers, two terms at a time, weights rounded."""
+
+    second_first: bool = True  # of the two terms
+    apart: bool = True  # what it flushes
+
+    def product(self, a, b):
+        a = np.pad(a, ((0, 0), (0, a.shape[1] % 2)))
+        b = np.pad(b, ((0, b.shape[0] % 2), (0, 0)))
+        order = np.arange(a.shape[1]).reshape(-1, 2)[:, :: -1 if self.second_first else 1].ravel()
+        x = np.zeros((a.shape[0], b.shape[1]), np.float32)
+        for n in order:
+            x = flushed(self.fma(flushed(a[:, n, None]), flushed(b[n]), x))
+        return x
+
+    def dot(self, q, k, scale):
+        size = np.abs(q)
+        fits = np.all((size <= 2.0**58) & ((size == 0) | (size >= 2.0**-126)), axis=1)
+        fits &= abs(scale) * q.shape[1] <= 2**36
+        return np.where(fits[:, None] | (not self.apart), self.product(k, q.T).T, super().dot(q, k, scale))
+
+    def blocks(self, p, v):
+        size, near = np.abs(v), p.astype(ml_dtypes.bfloat16).astype(np.float32)
+        fits = (size == 0) | ((size >= 2.0**-80) & (size <= 2.0**120)) | (not self.apart)
+        block = self.product(near, np.where(fits, v, np.float32(0)))
+        return [block] if fits.all() else [block, self.chain(p, np.where(fits, np.float32(0), v))]
+
+
 # Pieces of a number and of a weight.
 PIECES = {"float32": (3, 3), "float16": (2, 3), "bfloat16": (1, 1)}
 
 
 def order_of(target, dtype=np.float32, **options):
-    """Return the order of a target for float32, or of amx for another dtype that it makes tiles of."""
-    return tile_order("avx512", dtype, **options) if target == "amx" else Order(target, **options)
+    """Return the order of a target for a dtype that it computes float32 with."""
+    if target == "amx":
+        return tile_order("avx512", dtype, **options)
+    if target == "avx512_bf16":
+        return (PairOrder if np.dtype(dtype) == ml_dtypes.bfloat16 else Order)("avx512", **options)
+    return Order(target, **options)
 
 
 def tile_order(vectors, dtype, **options):
     """Return the order of amx, with these vectors."""
     stored, weight = PIECES[np.dtype(dtype).name]
     return TileOrder(vectors, stored=stored, weight=weight, **options)
+
+
+def by_order(order, q, k, v, keep, scale=0.75):
+    wide = [x.astype(np.float32) for x in (q, k, v)]
+    out, lse = order.attention(order.scores(*wide[:2], scale, keep), wide[2])
+    return out.astype(q.dtype), lse

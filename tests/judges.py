@@ -46,9 +46,10 @@ def assert_close(got, want, bound):
 
 def ones_bound(target, dtype, keys):
     """How far a value that is 1 for all keys may come back from 1: docs/reference/settings.md has the sum."""
-    if target != "amx":
-        return 0.0
-    return {"float32": (148 + 4 * -(-keys // 1536)) * 2.0**-24, "bfloat16": 2.0**-7}.get(np.dtype(dtype).name, 0.0)
+    dtype = np.dtype(dtype).name
+    if (target, dtype) in _runtime.WEIGHT_UNITS:
+        return 2.0**-7
+    return (148 + 4 * -(-keys // 1536)) * 2.0**-24 if (target, dtype) == ("amx", "float32") else 0.0
 
 
 def assert_agrees(result, query, key, value, *, random_walk=False, bias=None, sinks=None, **options):

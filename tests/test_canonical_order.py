@@ -69,8 +69,8 @@ def test_sums_have_one_order_on_every_target(target, dtype, normal, width):
     q, k = np.zeros((5, width), dtype), np.zeros((3500, width), dtype)
     v = (normal(3500, 13) + 1).astype(dtype)
     carried = v.astype(np.float64 if dtype == np.float64 else np.float32)
-    tiles = target == "amx" and dtype != np.float64
-    order = order_of("amx" if tiles else "scalar", dtype, tile=96 if width <= 256 else 48)
+    of_float32 = dtype != np.float64 and target in ("amx", "avx512_bf16")
+    order = order_of(target if of_float32 else "scalar", dtype, tile=96 if width <= 256 else 48)
     want, _ = order.attention(np.zeros((1, 3500), carried.dtype), carried)
     for threads in (1, 2):
         with rg.config(num_threads=threads):

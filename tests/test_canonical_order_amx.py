@@ -1,58 +1,21 @@
 """The canonical order of the target amx is what its loops do over the exact model of its instruction, bit for bit."""
 
-import ctypes
-import shutil
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import pytest
 
-from canonical_order import MASKS, drawn, tile_order
+from by_model import DTYPES, Model, as_dtype
+from canonical_order import MASKS, by_order, drawn, tile_order
 from conftest import USABLE
 from judges import assert_same_bits
-
-NATIVE = Path(__file__).parents[1] / "native"
-CXX = shutil.which("g++") or shutil.which("c++")
-FLAGS = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-pthread", "-mavx2", "-mfma", "-mf16c", "-DREGARD_X86"]
-EXACT = ["-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]  # as CMakeLists.txt has them
-CORE = ("attend", "chunks", "cover", "pool", "schedule", "workers")
-SOURCES = ["tests/by_model.cc", *(f"core/{name}.cc" for name in CORE)]
-DTYPES = {"float32": (0, np.float32), "float16": (2, np.float16), "bfloat16": (3, ml_dtypes.bfloat16)}
 
 pytestmark = pytest.mark.skipif("avx2" not in USABLE, reason="the model of AMX has the vectors of AVX2")
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    out = tmp_path_factory.mktemp("model") / "by_model.so"
-    include = [f"-I{NATIVE / d}" for d in ("include", "core", "kernel")]
-    sources = [str(NATIVE / name) for name in SOURCES]
-    subprocess.run([CXX, *FLAGS, *EXACT, *include, *sources, "-o", str(out)], check=True)
-    return ctypes.CDLL(str(out))
-
-
-@pytest.fixture
-def by_model(library):
-    def forward(q, k, v, keep, threads=1, scale=0.75):
-        (rows, d), (keys, dv) = q.shape, v.shape
-        out, lse = np.empty((rows, dv), q.dtype), np.empty(rows, np.float32)
-        arrays = [np.ascontiguousarray(x) for x in (q, k, v, np.broadcast_to(keep, (rows, keys)))]
-        counts = [ctypes.c_int64(n) for n in (rows, keys)]
-        pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*arrays, out, lse)]
-        number = DTYPES[q.dtype.name][0]
-        assert library.attend_by_model(number, threads, *counts, d, dv, ctypes.c_double(scale), *pointers) == 0
-        return out, lse
-
-    return forward
-
-
-def by_order(order, q, k, v, keep, scale=0.75):
-    wide = [x.astype(np.float32) for x in (q, k, v)]
-    out, lse = order.attention(order.scores(*wide[:2], scale, keep), wide[2])
-    return out.astype(q.dtype), lse
+def by_model(tmp_path_factory):
+    return Model("amx_model", "REGARD_TILES", tmp_path_factory.mktemp("model"))
 
 
 def assert_runs(by_model, arrays, keep, scale=0.75):
@@ -61,10 +24,6 @@ def assert_runs(by_model, arrays, keep, scale=0.75):
         got = by_model(*arrays, keep, threads, scale)
         assert_same_bits(got[0], want)
         assert_same_bits(got[1], lse)
-
-
-def as_dtype(arrays, name):
-    return tuple(x.astype(DTYPES[name][1]) for x in arrays)
 
 
 @pytest.mark.parametrize("name", MASKS)

@@ -31,7 +31,8 @@ def test_half_results_are_the_float32_results_rounded_once(target, normal, dtype
     arrays = [x.astype(dtype) for x in (normal(2, 4, 70, 24), normal(2, 2, 210, 24), normal(2, 2, 210, 20))]
     wide = rg.attention(*(x.astype(np.float32) for x in arrays), mask=rg.Causal(), q_offset=140)
     got = rg.attention(*arrays, mask=rg.Causal(), q_offset=140)
-    if target == "amx":  # float32 is in other pieces there: near a tie the two may differ by the last place
+    if target == "amx" or (target, arrays[0].dtype.name) in _runtime.WEIGHT_UNITS:
+        # float32 is in other pieces there, or its weights are not rounded: the two may differ by the last place
         np.testing.assert_allclose(got.astype(float), wide.astype(float), rtol=0, atol=0.02)
         return
     assert_same_bits(got.view(np.uint16), wide.astype(arrays[0].dtype).view(np.uint16))

@@ -12,9 +12,10 @@ from regard import _runtime
 
 NATIVE = Path(__file__).parents[1] / "native"
 AVX512 = ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma"]
+BF16 = {"avx512_bf16": [*AVX512, "-mavx512bf16"]}
 AMX = {"amx": [*AVX512, "-mamx-tile", "-mamx-bf16", "-fno-exceptions"]} if platform.system() == "Linux" else {}
 FAMILIES = {
-    "x86_64": {"scalar": [], "avx2": ["-mavx2", "-mfma", "-mf16c"], "avx512": AVX512, **AMX},
+    "x86_64": {"scalar": [], "avx2": ["-mavx2", "-mfma", "-mf16c"], "avx512": AVX512, **BF16, **AMX},
     "aarch64": {"scalar": [], "neon": []},
 }
 MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
@@ -56,7 +57,7 @@ def test_a_shared_inline_function_would_be_seen(tmp_path):
 INTRINSIC = re.compile(
     r"\b(_mm\d*_\w+|_tile_\w+|__m\d+\w*|v[a-z]+\d?q?(?:_\w+)?_[fsu](?:8|16|32|64)|\w+\dx\d\w*_t|__asm__)\b"
 )
-# Outside of the vector headers and of AMX's: a control register, and what the processor has.
+# Outside of the vector headers and of those of pairs and tiles: a control register, and what the processor has.
 EXCEPTIONS = {
     "core/float_mode.h": {"_mm_getcsr", "_mm_setcsr", "__asm__"},
     "core/cpu.cc": {"__asm__"},
@@ -68,7 +69,7 @@ def test_intrinsics_stand_in_the_vector_headers():
     for path in NATIVE.rglob("*.*"):
         if names := set(INTRINSIC.findall(re.sub(r"//.*", "", path.read_text()))):
             found[path.relative_to(NATIVE).as_posix()] = names
-    headers = {f"kernel/{name}.inl" for name in ("vec_avx2", "vec_avx512", "vec_neon", "amx")}
+    headers = {f"kernel/{name}.inl" for name in ("vec_avx2", "vec_avx512", "vec_neon", "pairs", "amx")}
     assert headers <= found.keys()
     assert {name: names for name, names in found.items() if name not in headers} == EXCEPTIONS
 

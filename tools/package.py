@@ -36,6 +36,7 @@ APART = {
     "benchmarks_fair": "as benchmarks",
     "bert": "needs the model, 90 MB",
     "canonical_order_amx": "minutes; compiles native, whatever Python there is",
+    "canonical_order_pairs": "as canonical_order_amx",
     "check_mutants": "minutes; all faults of the catalogue: other tests plant some of each kind in this NumPy",
     "check_oracle": "minutes; the catalogue of faults, in float64, whatever NumPy there is",
     "chunks": "minutes; which thread folds which keys is the native module's",

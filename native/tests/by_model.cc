@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One head through the target amx as a machine with AVX2 can run it, for tests/test_canonical_order_amx.py.
-#define REGARD_TARGET amx_model
-#define REGARD_VEC "vec_avx2.inl"
-#define REGARD_TILES "amx_model.inl"
+// One head through a target as a machine with AVX2 can run it, for tests/by_model.py, which defines what kernel.inl asks
+// for.
 #include <immintrin.h>
 #include "kernel.inl"
 #include "attend.h"
@@ -28,5 +26,5 @@ extern "C" __attribute__((visibility("default"))) int attend_by_model(int dtype,
   p.d = d;
   p.dv = dv;
   p.scale = scale;
-  return attend(amx_model::kTable.engines[dtype], p, threads, Poll()) != Outcome::kDone;
+  return attend(REGARD_TARGET::kTable.engines[dtype], p, threads, Poll()) != Outcome::kDone;
 }

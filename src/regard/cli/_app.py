@@ -275,7 +275,7 @@ def info() -> None:
 
     What is chosen: the highest instruction set that is compiled and usable (amx
     only if asked for), and as many threads as there are processors. The
-    environment variables REGARD_TARGET (scalar, neon, avx2, avx512, amx) and
-    REGARD_NUM_THREADS (1 to 1024) choose otherwise.
+    environment variables REGARD_TARGET (scalar, neon, avx2, avx512,
+    avx512_bf16, amx) and REGARD_NUM_THREADS (1 to 1024) choose otherwise.
     """
     show_info()
