@@ -2,8 +2,8 @@
 // Both products of bfloat16 by pairs of its elements, in the loops of product.inl: of q . k neighbouring columns are a
 // pair, of weights . v neighbouring keys. Weights are rounded to bfloat16 for it.
 
-// An instruction for pairs is a chain of FMA but for what is below 2^-126. Of q . k that is all that apart.inl allows
-// for where no element of q is over 2^58 or subnormal, whatever k holds: so k is not looked at.
+// Products of pairs are a chain of FMA but for what is below 2^-126. Of q . k no more than apart.inl allows is lost
+// where no element of q is over 2^58 or subnormal, whatever k holds: so k is not looked at.
 
 template <>
 struct Unit<Paired> {
@@ -71,14 +71,15 @@ struct Unit<Paired> {
     }
     if (keys.data == key) {
       for (int j = 0; j < count; ++j) {
-        for (int c = 0; c < d; c += 2)
-          key[ptrdiff_t(j) * deep + c / 2] = {near(from, j, c, d), near(from, j, c + 1, d)};
+        for (int c = 0; c < deep; ++c) {
+          key[ptrdiff_t(j) * deep + c] = {element(from, j, 2 * c, d), element(from, j, 2 * c + 1, d)};
+        }
       }
     }
     for (int j = 0; j < count; ++j) apart.key_fits[j] = true;
   }
   template <class Row>
-  static BFloat16 near(const Rows<Row>& from, int r, int c, int width) {
+  static BFloat16 element(const Rows<Row>& from, int r, int c, int width) {
     BFloat16 x{};
     if (c < width) narrow(widen(from.at(r)[c]), x);
     return x;
@@ -115,7 +116,7 @@ struct Unit<Paired> {
       }
       for (; c < wide; c += N::kLanes) {
         for (int i = c; i < c + N::kLanes; ++i) {
-          to[i] = {near(from, j, i, dv), j + 1 < count ? near(from, j + 1, i, dv) : BFloat16{}};
+          to[i] = {element(from, j, i, dv), j + 1 < count ? element(from, j + 1, i, dv) : BFloat16{}};
         }
         usual.add(N::load(to + c));
       }
@@ -138,6 +139,12 @@ struct Unit<Paired> {
       over |= (size != 0) & (static_cast<uint16_t>(size - least) > most - least);
     }
     return over == 0;
+  }
+  bool lying_fit(int begin, int end) const {
+    for (int j = begin; j < end; ++j) {
+      if (!fit(lying.at(j), wide)) return false;
+    }
+    return true;
   }
 
   // Two rows of values as they lie, put in pairs while they are read.
@@ -198,11 +205,7 @@ struct Unit<Paired> {
       memcpy(before, out, size);
       typename N::Usual seen;
       few_accumulate<N>(weight, Zip{lying, &seen}, first, last, panel.count, wide, shrink, out, ahead);
-      all_fit = seen.all();
-      for (int j = 2 * first; !all_fit && j < 2 * last; ++j) {
-        if (!fit(lying.at(j), wide)) break;
-        all_fit = j + 1 == 2 * last;
-      }
+      all_fit = seen.all() || lying_fit(2 * first, 2 * last);
       if (all_fit) return;
       memcpy(out, before, size);
       pack_values(from, count, panel.p.dv, others);

@@ -8,7 +8,8 @@ struct Count {
 };
 
 // A factor as it lies: element (r, k) of the left one at `data[r * row + k * step]`, and row k of the right one, whose
-// columns are the lanes, at `data + k * row`. The right one is read row by row, in `load` a vector of its columns.
+// columns are the lanes, at `data + k * row`. The right one is read row by row, by `load` a vector of its columns;
+// `end` comes last.
 template <class E>
 struct Left {
   const E* data;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One head through a target as a machine with AVX2 can run it, for tests/by_model.py, which defines what kernel.inl asks
-// for.
+// One head through a target as a machine with AVX2 can run it, for tests/by_model.py, which defines what kernel.inl
+// asks for.
 #include <immintrin.h>
 #include "kernel.inl"
 #include "attend.h"
