@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What this machine gives at most, in loops without attention. Compiled once per target, with its flags: REGARD_TARGET
-// is its name, REGARD_VEC its vectors. Loaded by benchmarks/ceilings.py, which takes the time.
+// is its name, REGARD_VEC its vectors, REGARD_PAIRS its products of pairs if it has any. Loaded by
+// benchmarks/ceilings.py, which takes the time.
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,6 +27,9 @@ namespace {
 #include "stored.inl"
 #include REGARD_VEC
 #include "math.inl"
+#ifdef REGARD_PAIRS
+#include REGARD_PAIRS
+#endif
 #ifdef __AMX_BF16__
 #include "amx.inl"
 #endif
@@ -64,6 +68,30 @@ REGARD_EXPORT float REGARD_NAME(fma)(int64_t flops) {
   for (int i = 1; i < kChains; ++i) sum = F32::add(sum, acc[i]);
   return total(sum);
 }
+
+#ifdef REGARD_PAIRS
+// So many operations in registers by pairs of bfloat16: two FMA in each lane. 16 chains, for there are 32 registers.
+// What is added in one step is taken away in the next: a sum that grows would come to a stand, and no bit would change.
+REGARD_EXPORT float REGARD_NAME(pairs)(int64_t flops) {
+  constexpr int kChains = 16;
+  const Paired::Pairs a = Paired::pair(F32::set(1.1484375f), F32::set(-1.7109375f));
+  const Paired::Pairs more = Paired::pair(F32::set(1.2890625f), F32::set(-1.4140625f));
+  const Paired::Pairs less = Paired::pair(F32::set(-1.2890625f), F32::set(1.4140625f));
+  V acc[kChains];
+#pragma GCC unroll 20
+  for (int i = 0; i < kChains; ++i) acc[i] = F32::set(-1.5707964f * static_cast<float>(i + 1));
+  for (int64_t n = flops / (2 * 4 * kChains * F32::kLanes); n > 0; --n) {
+#pragma GCC unroll 20
+    for (int i = 0; i < kChains; ++i) acc[i] = Paired::fma(a, more, acc[i]);
+#pragma GCC unroll 20
+    for (int i = 0; i < kChains; ++i) acc[i] = Paired::fma(a, less, acc[i]);
+  }
+  V sum = acc[0];
+#pragma GCC unroll 20
+  for (int i = 1; i < kChains; ++i) sum = F32::add(sum, acc[i]);
+  return total(sum);
+}
+#endif
 
 // e^x of n numbers, a multiple of 64, so many times over: the kernel's own exp and a sum, as a softmax needs them.
 REGARD_EXPORT float REGARD_NAME(exp)(const float* x, int64_t n, int64_t times) {

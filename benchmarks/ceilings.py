@@ -10,7 +10,7 @@ import numpy as np
 
 import regard as rg
 from regard import _runtime
-from regard.bench import interleave, spread
+from regard.bench import FMA, PAIRS, PAIRS_OF, interleave, spread
 
 BUILT = Path(__file__).parents[1] / "build" / "bench"
 NAMES = ("libregard_ceilings.so", "libregard_ceilings.dylib", "regard_ceilings.dll")
@@ -18,6 +18,7 @@ FLOPS = 2_000_000_000
 READ_MIB = (1, 32, 512)
 ARGUMENTS = {
     "fma": (ctypes.c_int64,),
+    "pairs": (ctypes.c_int64,),
     "exp": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
     "read": (ctypes.c_void_p, ctypes.c_int64),
     "tiles": (ctypes.c_void_p, ctypes.c_int64),
@@ -72,7 +73,11 @@ def probes():
     near = numbers(4096)
     for target in targets():
         fma, exp = loop("fma", target), loop("exp", target)
-        yield f"FMA in registers, {target}", "GFLOP/s", FLOPS / 1e9, lambda fma=fma: fma(FLOPS)
+        yield f"{FMA}, {target}", "GFLOP/s", FLOPS / 1e9, lambda fma=fma: fma(FLOPS)
+        if target in PAIRS_OF:
+            # Of as many operations as FMA's a call would be half as long.
+            pairs = loop("pairs", target)
+            yield f"{PAIRS}, {target}", "GFLOP/s", 2 * FLOPS / 1e9, lambda pairs=pairs: pairs(2 * FLOPS)
         yield (
             f"exp, {target}", "Gexp/s", near.size * 4096 / 1e9, lambda exp=exp: exp(near.ctypes.data, near.size, 4096)
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import growth
+from benchmarks.peers import PEERS
 from benchmarks.race import PATIENCE_S
 from regard.bench import obstacle, rest_s
 
@@ -18,7 +19,8 @@ def of_problem(problem, rounds, outcome):
     if obstacle(problem):
         return 0.0
     rows = (outcome or {}).get("contestants", {})
-    calls = dict.fromkeys(("regard", *problem.peers), problem.flops / RATE)
+    able = [name for name in problem.peers if not PEERS[name].why_not(problem)]
+    calls = dict.fromkeys(("regard", *able), problem.flops / RATE)
     calls |= {name: row["median_ms"] / 1e3 for name, row in rows.items()}
     turns = rounds + 2  # the first call, and the round that is not counted
     timed = sum(min(turns * s * problem.repeat, max(PATIENCE_S, 5 * s)) for s in calls.values())

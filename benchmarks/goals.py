@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 BEST = "best"
+HOLDS = {"≥": operator.ge, "≤": operator.le}
+
+
+def mark(goal, value):
+    """What became of a goal; one without a must cannot be missed."""
+    if value is None:
+        return "unknown"
+    holds = HOLDS[goal.sign]
+    if holds(value, goal.goal):
+        return "goal"
+    if goal.must is None:
+        return "not yet"
+    return "must" if holds(value, goal.must) else "missed"
 
 
 @dataclass(frozen=True)
@@ -12,9 +26,10 @@ class Faster:
     """Another's time over regard's is at least so much. The other named `best` is the fastest that is not ours."""
 
     peer: str
-    must: float
+    must: float | None
     goal: float
     sign = "≥"
+    mark = mark
 
     def against(self, rows):
         if self.peer != BEST:
@@ -30,11 +45,6 @@ class Faster:
         peer = self.against(rows)
         return f"{self.peer} ({peer})" if self.peer == BEST and peer else self.peer
 
-    def mark(self, value):
-        if value is None:
-            return "unknown"
-        return "goal" if value >= self.goal else "must" if value >= self.must else "missed"
-
 
 @dataclass(frozen=True)
 class Costs(Faster):
@@ -49,11 +59,6 @@ class Costs(Faster):
     def words(self, rows):
         return f"time over that of {self.peer}"
 
-    def mark(self, value):
-        if value is None:
-            return "unknown"
-        return "goal" if value <= self.goal else "must" if value <= self.must else "missed"
-
 
 @dataclass(frozen=True)
 class Within:
@@ -62,6 +67,7 @@ class Within:
     goal: float
     must = None
     sign = "≤"
+    mark = mark
 
     def against(self, rows):
         return None
@@ -72,16 +78,18 @@ class Within:
     def words(self, rows):
         return "microseconds"
 
-    def mark(self, value):
-        if value is None:
-            return "unknown"
-        return "goal" if value <= self.goal else "not yet"
+
+def limits(value):
+    """Must and goal."""
+    return value if isinstance(value, list) else (None, value)
 
 
 def goals_of(entry):
-    """Goals of an entry of problems.toml: tables `faster` and `costs` of [must, goal] by peer, and `microseconds`."""
-    goals = [Faster(peer, *pair) for peer, pair in entry.get("faster", {}).items()]
-    goals += [Costs(peer, *pair) for peer, pair in entry.get("costs", {}).items()]
+    """Goals of an entry of problems.toml: tables `faster` and `costs` of [must, goal], or a goal alone, by peer; and
+    `microseconds`.
+    """
+    goals = [Faster(peer, *limits(value)) for peer, value in entry.get("faster", {}).items()]
+    goals += [Costs(peer, *limits(value)) for peer, value in entry.get("costs", {}).items()]
     if "microseconds" in entry:
         goals.append(Within(entry["microseconds"]))
     return tuple(goals)

@@ -75,15 +75,15 @@ def check_numbers(name, entry):
         raise ValueError(f"{name}: target = {entry['target']!r}; it is one of {', '.join(TARGETS)}")
     for what in ("faster", "costs"):
         pairs = entry.get(what, {})
-        if not (isinstance(pairs, dict) and all(map(is_pair, pairs.values()))):
-            raise ValueError(f"{name}: {what} = {pairs!r}; it is a table of [must, goal], both above 0, by contestant")
+        if not (isinstance(pairs, dict) and all(map(is_aim, pairs.values()))):
+            raise ValueError(f"{name}: {what} = {pairs!r}; it is a table of [must, goal] or goal, above 0, by peer")
         check_peers(name, [peer for peer in pairs if peer != BEST])
     if not is_positive(entry.get("microseconds", 1)):
         raise ValueError(f"{name}: microseconds = {entry['microseconds']!r}; it is above 0")
 
 
-def is_pair(value):
-    return isinstance(value, list) and len(value) == 2 and all(map(is_positive, value))
+def is_aim(value):
+    return is_positive(value) or (isinstance(value, list) and len(value) == 2 and all(map(is_positive, value)))
 
 
 def is_positive(value):

@@ -116,6 +116,8 @@ def test_the_goals_of_the_first_problem_are_read():
         ({"target": "avx3"}, ["tiny: target = 'avx3'; it is one of scalar, neon"]),
         ({"faster": 3}, ["tiny: faster = 3; it is a table of [must, goal]"]),
         ({"faster": {"regard": [1]}}, ["tiny: faster = {'regard': [1]}"]),
+        ({"faster": {"regard": 0}}, ["tiny: faster = {'regard': 0}", "[must, goal] or goal, above 0"]),
+        ({"faster": {"regard": "2"}}, ["tiny: faster = {'regard': '2'}"]),
         ({"costs": {"regard": [1, "2"]}}, ["tiny: costs = "]),
         ({"costs": {"torch sdp": [1, 2]}}, ["tiny: 'torch sdp' unknown"]),
         ({"microseconds": 0}, ["tiny: microseconds = 0; it is above 0"]),

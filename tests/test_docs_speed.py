@@ -241,9 +241,9 @@ def test_what_bounds_a_call(work, bound, least):
 @pytest.mark.parametrize(("size", "rate"), [(1, 50), (1 << 20, 50), (2 << 20, 20), (1 << 28, 10), (1 << 40, 10)])
 def test_reading_is_that_of_a_buffer_that_is_no_smaller(size, rate):
     ceilings = {name: {"median": value} for name, value in CEILINGS.items()}
-    assert bench.Rates.of(ceilings, "avx2", size) == bench.Rates(100, 2, rate)
-    assert bench.Rates.of(ceilings, "avx512", size) is None
-    assert bench.Rates.of({}, "avx2", size) is None
+    assert bench.Rates.of(ceilings, "avx2", "float32", size) == bench.Rates(100, 2, rate)
+    assert bench.Rates.of(ceilings, "avx512", "float32", size) is None
+    assert bench.Rates.of({}, "avx2", "float32", size) is None
 
 
 def test_work_is_counted_from_visited_tiles():

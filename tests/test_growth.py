@@ -217,11 +217,16 @@ def test_a_whole_run_is_expected_to_fit(monkeypatch):
     both = expected.seconds(chosen, 11, None, none), expected.seconds([], 11, None, parts)
     assert all(120 < part < 18 * 60 for part in both)
     assert expected.seconds(chosen, 11, None, parts) == pytest.approx(sum(both))
-    compiled = replace(chosen[0], peers=("torch flex, compiled",)), replace(chosen[0], peers=("torch flex",))
-    one, other = (expected.of_problem(problem, 11, None) for problem in compiled)
-    assert one - other == pytest.approx(expected.COMPILE_S)
-    rested, plain = (expected.of_problem(replace(chosen[0], threads=n), 9, None) for n in (2, 1))
-    assert rested - plain == pytest.approx(10 * 0.1 * (1 + len(chosen[0].peers)))
+    window = next(problem for problem in chosen if "torch flex, compiled" in problem.peers)
+    compiled, other, neither = (
+        expected.of_problem(replace(window, peers=peers), 11, None)
+        for peers in (("torch flex, compiled",), ("torch sdpa, mask array",), ("torch sdpa",))
+    )
+    assert compiled - other == pytest.approx(expected.COMPILE_S)
+    assert neither < other  # it is not asked for a mask that it has no word for
+    alike = replace(chosen[0], peers=("torch sdpa", "OpenVINO"))
+    rested, plain = (expected.of_problem(replace(alike, threads=n), 9, None) for n in (2, 1))
+    assert rested - plain == pytest.approx(10 * 0.1 * (1 + len(alike.peers)))
 
 
 def test_a_run_has_all_parts_and_a_pattern_has_not(tmp_path, monkeypatch, capsys):

@@ -33,6 +33,7 @@ EXTRAS = ("cli", "models")
 APART = {
     "benchmarks": "needs the extra bench; times nothing, but reads the tree",
     "benchmarks_amx": "as benchmarks",
+    "benchmarks_bfloat16": "as benchmarks",
     "benchmarks_fair": "as benchmarks",
     "bert": "needs the model, 90 MB",
     "canonical_order_amx": "minutes; compiles native, whatever Python there is",

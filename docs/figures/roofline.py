@@ -22,6 +22,7 @@ class Workload:
     name: str
     work: bench.Work
     rates: bench.Rates
+    loop: str
     took_ms: float
     outcome: dict[str, Any]
 
@@ -56,11 +57,12 @@ def _workloads() -> Iterator[Workload]:
         if row is None or "work" not in outcome or kind(outcome) == "threads":
             continue
         work = bench.Work(**outcome["work"])
-        target = outcome["problem"]["target"] or found["machine"]["target"]
-        rates = bench.Rates.of(found["ceilings"], target, work.bytes)
+        target, dtype = outcome["problem"]["target"] or found["machine"]["target"], outcome["problem"]["dtype"]
+        rates = bench.Rates.of(found["ceilings"], target, dtype, work.bytes)
         if rates is not None:
             number += 1
-            yield Workload(number, name, work, rates, row["median_ms"], outcome)
+            loop = bench.loop_of_products(target, dtype)
+            yield Workload(number, name, work, rates, loop, row["median_ms"], outcome)
 
 
 def ceilings() -> Table:
@@ -106,23 +108,27 @@ def asked() -> Table:
 
 
 def roof() -> Picture:
-    """Draw operations per second over operations per byte, under the roof."""
+    """Draw operations per second over operations per byte, under a roof for each loop of products."""
     loads = list(_workloads())
     said = ", ".join(f"{load.number} {load.name}: {percent(load.share, 0)}" for load in loads)
     picture = Picture(680, 350, f"Problems under the ceilings of products and of reading: {said or NOT_THERE}.")
     if not loads:
         picture.text(340, 170, NOT_THERE)
         return picture
-    top = max(load.rates.products for load in loads)
+    tops: dict[str, float] = {}
+    for load in loads:
+        tops[load.loop] = max(tops.get(load.loop, 0), load.rates.products)
     slowest = min(load.rates.reading for load in loads)
     xs, ys = [load.intensity for load in loads], [load.reached for load in loads]
-    axes = Axes((min(*xs, top / slowest) / 2, max(*xs, top / slowest) * 2), decades([*ys, top]))
+    bends = [top / slowest for top in tops.values()]
+    axes = Axes((min(*xs, *bends) / 2, max(*xs, *bends) * 2), decades([*ys, *tops.values()]))
     axes.draw(picture, "operations per byte of query, key, value and output", "GFLOP/s", bench.number)
-    bend = top / slowest
-    picture.path([axes.at(x, min(top, slowest * x)) for x in (axes.x[0], bend, axes.x[1])], "first")
+    for (loop, top), bend in zip(tops.items(), bends, strict=True):
+        picture.path([axes.at(x, min(top, slowest * x)) for x in (axes.x[0], bend, axes.x[1])], "first")
+        x, y = axes.at(axes.x[1], top)
+        picture.text(x + 6, y + 4, f"{loop}: {bench.number(top)}", "start", "small")
     right = axes.at(axes.x[1], axes.y[1])[0]
-    told = f"the roof: reading at {bench.number(slowest)} GB/s, then products at {bench.number(top)} GFLOP/s"
-    picture.text(right, 14, told, "end", "small")
+    picture.text(right, 14, f"the roof: reading at {bench.number(slowest)} GB/s, then products", "end", "small")
     for power in range(math.ceil(math.log10(axes.x[0])), math.floor(math.log10(axes.x[1])) + 1):
         x, y = axes.at(10.0**power, axes.y[0])
         picture.line(x, y, x, y + 4)

@@ -45,7 +45,11 @@ from ._torch import Gqa as Gqa
 from ._torch import MaskArray as MaskArray
 from ._torch import Sdpa as Sdpa
 from ._torch import Torch as Torch
+from ._work import FMA as FMA
+from ._work import PAIRS as PAIRS
+from ._work import PAIRS_OF as PAIRS_OF
 from ._work import WAYS as WAYS
 from ._work import Rates as Rates
 from ._work import Work as Work
+from ._work import loop_of_products as loop_of_products
 from ._work import work as work

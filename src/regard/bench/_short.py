@@ -159,7 +159,7 @@ def groups(problems: Mapping[str, Any]) -> list[Group]:
 def _as_bar(name: str, row: Mapping[str, Any], goal: Mapping[str, Any] | None) -> Bar:
     ratio = row["ratio"]
     must, aim = (goal["must"], goal["goal"]) if goal else (None, None)
-    if must and aim and goal and goal["sign"] == "≤":  # regard's time over another's
-        must, aim = 1 / must, 1 / aim
+    if goal and goal["sign"] == "≤":  # regard's time over another's
+        must, aim = (limit and 1 / limit for limit in (must, aim))
     low, high = ratio.get("low", ratio["median"]), ratio.get("high", ratio["median"])
     return Bar(name, ratio["median"], low, high, not row["outside"], must, aim)

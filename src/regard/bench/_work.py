@@ -13,6 +13,14 @@ from ._problem import DTYPES, Given, Problem
 
 # What may bound a call, in the order in which they are told.
 WAYS = ("products", "exp", "reading")
+# Loops of products, and the targets that make those of bfloat16 by its pairs.
+FMA, PAIRS = "FMA in registers", "pairs of bfloat16"
+PAIRS_OF = ("avx512_bf16",)
+
+
+def loop_of_products(target: str, dtype: str) -> str:
+    """Name the loop that a target's products of a dtype are made of."""
+    return PAIRS if target in PAIRS_OF and dtype == "bfloat16" else FMA
 
 
 @dataclass(frozen=True)
@@ -24,13 +32,13 @@ class Rates:
     reading: float
 
     @classmethod
-    def of(cls, ceilings: Mapping[str, Any], target: str, size: int) -> Rates | None:
-        """Take the loops of a target, and the reading of the smallest buffer that is no smaller than `size` bytes.
+    def of(cls, ceilings: Mapping[str, Any], target: str, dtype: str, size: int) -> Rates | None:
+        """Take a target's loops for a dtype, and the reading of the smallest buffer no smaller than `size` bytes.
 
         None where the loops were not run.
         """
         buffers = {int(name.split()[1]) << 20: row for name, row in ceilings.items() if name.startswith("reading ")}
-        names = f"FMA in registers, {target}", f"exp, {target}"
+        names = f"{loop_of_products(target, dtype)}, {target}", f"exp, {target}"
         if not buffers or not all(name in ceilings for name in names):
             return None
         reading = buffers[min((b for b in buffers if b >= size), default=max(buffers))]
