@@ -126,7 +126,7 @@ def roof() -> Picture:
     for (loop, top), bend in zip(tops.items(), bends, strict=True):
         picture.path([axes.at(x, min(top, slowest * x)) for x in (axes.x[0], bend, axes.x[1])], "first")
         x, y = axes.at(axes.x[1], top)
-        picture.text(x + 6, y + 4, f"{loop}: {bench.number(top)}", "start", "small")
+        picture.text(x + 6, y - 2, f"{loop}: {bench.number(top)}", "start", "small")
     right = axes.at(axes.x[1], axes.y[1])[0]
     picture.text(right, 14, f"the roof: reading at {bench.number(slowest)} GB/s, then products", "end", "small")
     for power in range(math.ceil(math.log10(axes.x[0])), math.floor(math.log10(axes.x[1])) + 1):
