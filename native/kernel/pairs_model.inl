@@ -8,6 +8,7 @@ struct Paired : F32 {
   struct Pairs {
     Pair lane[kLanes];
   };
+  static constexpr int kTurn = 4;
   using F32::fma, F32::load, F32::load_columns, F32::set, F32::store;
 
   static Pairs load(const Pair* p) {

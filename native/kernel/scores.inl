@@ -20,15 +20,21 @@ inline void scores(const Rows<Row>& key, int begin, int end, const Of* query, in
 template <class N>
 constexpr int kFew = N::kLanes < 16 ? 4 : 8;
 
-// Keys in the lanes, for the first R rows of a panel: a few rows would leave most lanes of the other way idle. G
-// vectors of keys go in step, so that there are enough chains.
+// Columns of keys that are turned at a time. Of four, two vectors of keys go in step, so that there are enough chains;
+// of eight, there would not be enough registers.
+template <class N, class Row>
+constexpr int kTurn = sizeof(Row) == sizeof(typename N::T) ? N::kTurn : 4;
+template <class N, class Row>
+constexpr int kGroups = kTurn<N, Row> > 4 ? 1 : 2;
+
+// Keys in the lanes, for the first R rows of a panel: a few rows would leave most lanes of the other way idle.
 template <class N, int R, int G, class Row, class Of>
 inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, int d, typename N::T scale,
                             typename N::T* to, const Ahead& ahead) {
   typedef typename N::V V;
   typedef decltype(N::load(query)) Factor;
   constexpr int kPanel = Scratch<N>::kPanel, kQuads = (R + 3) / 4;
-  constexpr int kSize = int(sizeof(Row)), kBytes = G * N::kLanes * 4 * kSize;
+  constexpr int kSize = int(sizeof(Row)), kColumns = kTurn<N, Row>, kBytes = G * N::kLanes * kColumns * kSize;
   auto fetch = ahead.template from<kBytes>(first / 2);
   Walk near = Walk(reinterpret_cast<uintptr_t>(key.data), key.row * kSize, d * kSize).from(first + kNearKeys);
   V acc[G][kQuads][4];
@@ -43,15 +49,15 @@ inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, in
     }
   };
   int c = 0;
-  for (; c + 4 <= d; c += 4) {
+  for (; c + kColumns <= d; c += kColumns) {
     fetch();
 #pragma GCC unroll 8
     for (int i = 0; i < kBytes; i += 64) near.template fetch<3>();
-    Factor columns[G][4];
+    Factor columns[G][kColumns];
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) N::load_columns(key.at(first + g * N::kLanes) + c, key.row, columns[g]);
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kColumns; ++i) {
       Factor column[G];
 #pragma GCC unroll 4
       for (int g = 0; g < G; ++g) column[g] = columns[g][i];
@@ -81,9 +87,9 @@ inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, in
 template <class N, int R, class Row, class Of>
 inline void few_scores(const Rows<Row>& key, int begin, int end, const Of* query, int d, typename N::T scale,
                        typename N::T* to, const Ahead& ahead) {
-  constexpr int kGroups = 2, kStep = kGroups * N::kLanes;
+  constexpr int kStep = kGroups<N, Row> * N::kLanes;
   int j = begin;
-  for (; j + kStep <= end; j += kStep) few_scores_step<N, R, kGroups>(key, j, query, d, scale, to, ahead);
+  for (; j + kStep <= end; j += kStep) few_scores_step<N, R, kGroups<N, Row>>(key, j, query, d, scale, to, ahead);
   for (; j + N::kLanes <= end; j += N::kLanes) few_scores_step<N, R, 1>(key, j, query, d, scale, to, ahead);
   if (j < end) scores<N, 1>(key, j, end, query, d, scale, to, ahead);
 }

@@ -6,7 +6,7 @@ struct F32 {
   typedef float T;
   typedef __m512 V;
   typedef __m512i Bits;
-  static constexpr int kLanes = 16, kSums = 24, kCols = 3, kWide = 4;
+  static constexpr int kLanes = 16, kSums = 24, kCols = 3, kWide = 4, kTurn = 8;
 
   static V load(const float* p) { return _mm512_loadu_ps(p); }
   static V load(const Half* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
@@ -42,6 +42,20 @@ struct F32 {
     for (int r = 0; r < 4; ++r) x[r] = four(p + r * row, 4 * row);
     transpose(x);
   }
+  // Eight columns, out of halves of rows: fewer vectors are put together from memory (experiments/0015).
+  static void load_columns(const float* p, ptrdiff_t row, V (&x)[8]) {
+    V above[4], below[4];
+    for (int r = 0; r < 4; ++r) {
+      above[r] = eight(p + r * row, p + (r + 4) * row);
+      below[r] = eight(p + (r + 8) * row, p + (r + 12) * row);
+    }
+    transpose(above);
+    transpose(below);
+    for (int c = 0; c < 4; ++c) {
+      x[c] = _mm512_shuffle_f32x4(above[c], below[c], 0x88);
+      x[c + 4] = _mm512_shuffle_f32x4(above[c], below[c], 0xdd);
+    }
+  }
   // Two neighbours are one word until they are apart: half of the shuffles.
   static void load_columns(const BFloat16* p, ptrdiff_t row, V (&x)[4]) {
     const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000));
@@ -70,6 +84,9 @@ struct F32 {
     x = _mm512_insertf32x4(x, _mm_loadu_ps(p + step), 1);
     x = _mm512_insertf32x4(x, _mm_loadu_ps(p + 2 * step), 2);
     return _mm512_insertf32x4(x, _mm_loadu_ps(p + 3 * step), 3);
+  }
+  static V eight(const float* p, const float* q) {
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(p)), _mm256_loadu_ps(q), 1);
   }
   static __m256i gather(const Half* p, ptrdiff_t step) {
     int64_t x[4];
@@ -103,7 +120,7 @@ struct F64 {
   typedef double T;
   typedef __m512d V;
   typedef __m512i Bits;
-  static constexpr int kLanes = 8, kSums = 24, kCols = 3, kWide = 4;
+  static constexpr int kLanes = 8, kSums = 24, kCols = 3, kWide = 4, kTurn = 4;
 
   static V load(const double* p) { return _mm512_loadu_pd(p); }
   static void store(T* p, V x) { _mm512_storeu_pd(p, x); }

@@ -6,7 +6,7 @@ struct Scalar {
   typedef Float T;
   typedef Float V;
   typedef uint32_t Bits;
-  static constexpr int kLanes = 1, kSums = 8, kCols = 2, kWide = 2;
+  static constexpr int kLanes = 1, kSums = 8, kCols = 2, kWide = 2, kTurn = 4;
 
   template <class Stored>
   static V load(const Stored* p) {

@@ -83,20 +83,27 @@ void test_bits() {
   }
 }
 
+template <class N, int C, class Stored>
+void test_load_columns(const Stored* rows, int row, typename N::V (&x)[C]) {
+  typedef typename N::T T;
+  N::load_columns(rows + 2, row, x);
+  for (int c = 0; c < C; ++c) {
+    T lanes[N::kLanes];
+    N::store(lanes, x[c]);
+    for (int l = 0; l < N::kLanes; ++l) CHECK(lanes[l] == T(l * row + 2 + c), "row %d column %d: %g", l, c, lanes[l]);
+  }
+}
+
 template <class N, class Stored>
 void test_columns() {
   typedef typename N::T T;
-  constexpr int kRow = 7;
+  constexpr int kRow = 11;
   Stored rows[N::kLanes * kRow];
   for (int i = 0; i < N::kLanes * kRow; ++i) narrow(T(i), rows[i]);
-  typename N::V x[4];
-  N::load_columns(rows + 2, kRow, x);
+  typename N::V x[4], more[kTurn<N, Stored>];
+  test_load_columns<N>(rows, kRow, x);
+  test_load_columns<N>(rows, kRow, more);
   T back[N::kLanes * kRow] = {};
-  for (int c = 0; c < 4; ++c) {
-    T lanes[N::kLanes];
-    N::store(lanes, x[c]);
-    for (int l = 0; l < N::kLanes; ++l) CHECK(lanes[l] == T(l * kRow + 2 + c), "row %d column %d: %g", l, c, lanes[l]);
-  }
   N::store_columns(x, back + 2, kRow);
   for (int i = 0; i < N::kLanes * kRow; ++i) {
     const T want = i % kRow >= 2 && i % kRow < 6 ? T(i) : T(0);
