@@ -33,12 +33,12 @@ class Model:
         self.library = ctypes.CDLL(str(out))
 
     def __call__(self, q, k, v, keep, threads=1, scale=0.75):
-        """Output and logsumexp."""
+        """Output, logsumexp, and the output before it is rounded."""
         (rows, d), (keys, dv) = q.shape, v.shape
-        out, lse = np.empty((rows, dv), q.dtype), np.empty(rows, np.float32)
+        out, lse, state = np.empty((rows, dv), q.dtype), np.empty(rows, np.float32), np.empty((rows, dv), np.float32)
         arrays = [np.ascontiguousarray(x) for x in (q, k, v, np.broadcast_to(keep, (rows, keys)))]
         counts = [ctypes.c_int64(n) for n in (rows, keys)]
-        pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*arrays, out, lse)]
+        pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*arrays, out, lse, state)]
         number = DTYPES[q.dtype.name][0]
         assert self.library.attend_by_model(number, threads, *counts, d, dv, ctypes.c_double(scale), *pointers) == 0
-        return out, lse
+        return out, lse, state

@@ -186,7 +186,9 @@ class PairOrder(Order):
     """The same where products are those of vdpbf16ps: bfloat16 numbers, two terms at a time, weights rounded."""
 
     second_first: bool = True  # of the two terms
+    first_pair: int = 0  # of keys, begins there
     apart: bool = True  # what it flushes
+    weights_apart: bool = True  # are not rounded
 
     def product(self, a, b):
         a = np.pad(a, ((0, 0), (0, a.shape[1] % 2)))
@@ -206,8 +208,10 @@ class PairOrder(Order):
     def blocks(self, p, v):
         size, near = np.abs(v), p.astype(ml_dtypes.bfloat16).astype(np.float32)
         fits = (size == 0) | ((size >= 2.0**-80) & (size <= 2.0**120)) | (not self.apart)
-        block = self.product(near, np.where(fits, v, np.float32(0)))
-        return [block] if fits.all() else [block, self.chain(p, np.where(fits, np.float32(0), v))]
+        before = (self.first_pair, 0), (0, 0)
+        block = self.product(np.pad(near, before[::-1]), np.pad(np.where(fits, v, np.float32(0)), before))
+        by = p if self.weights_apart else near
+        return [block] if fits.all() else [block, self.chain(by, np.where(fits, np.float32(0), v))]
 
 
 # Pieces of a number and of a weight.
@@ -232,4 +236,5 @@ def tile_order(vectors, dtype, **options):
 def by_order(order, q, k, v, keep, scale=0.75):
     wide = [x.astype(np.float32) for x in (q, k, v)]
     out, lse = order.attention(order.scores(*wide[:2], scale, keep), wide[2])
-    return out.astype(q.dtype), lse
+    out, lse = (np.where(np.isnan(x), np.float32(np.nan), x) for x in (out, lse))  # one NaN for all
+    return out.astype(q.dtype), lse, out

@@ -74,6 +74,7 @@ def assert_agrees(result, query, key, value, *, random_walk=False, bias=None, si
         share=None if share is None else share.reshape(problem.geometry.shape[:-1]),
         scale=problem.scale, tile_keys=result.plan.tile_keys, random_walk=random_walk, dtype=dtype,
         weight_unit=_runtime.WEIGHT_UNITS.get((result.plan.target, dtype), 0),
+        least_term=_runtime.LEAST_NORMAL if (result.plan.target, dtype) in _runtime.FLUSHING else 0,
         biases=[part.values(problem.geometry, rows, keys, result.lse.dtype) for part in parts], softcap=problem.softcap,
     )  # fmt: skip
     assert result.out.dtype == np.asarray(query).dtype

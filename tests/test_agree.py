@@ -132,3 +132,15 @@ def test_growing_and_falling_scores_rescale(target):
     for k in (key, key[::-1]):
         q, v = np.ones((1, 1), np.float32), np.cos(key)
         assert_agrees(rg.attention_forward(q, k, v, scale=1), q, k, v, scale=1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "score", "value"),
+    [(2, -32.5, -80), (2, -60, -40), (2, -85, -4), (96, -33, -80), (96, -85, -4), (1000, -32, -80), (1000, -30, -81)],
+)
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=["float32", "bfloat16"])
+def test_terms_below_the_normal_numbers(target, dtype, keys, score, value):
+    """A column whose values stand beside small weights only."""
+    q, k, v = np.zeros((1, 2), dtype), np.zeros((keys, 2), dtype), np.zeros((keys, 1), dtype)
+    q[0, 0], k[1:, 0], v[1:] = 1, score, 2.0**value
+    assert_agrees(rg.attention_forward(q, k, v, scale=1.0), q, k, v, scale=1.0)

@@ -72,13 +72,24 @@ Rows<T> zero_nonfinite(const Rows<Row>& value, int count, int width, T* copy) {
   return {copy, width};
 }
 
+template <class E>
+inline bool finite_row(const E* row, int width) {
+  int odd = 0;
+  for (int c = 0; c < width; ++c) {
+    const auto x = widen(row[c]);
+    odd |= !(x - x == 0);
+  }
+  return !odd;
+}
+
 template <class N, class Stored>
 void add_nonfinite(const Panel& panel, int r, int64_t first, int begin, int end, const typename N::T* weights,
                    typename N::T* out) {
   typedef typename N::T T;
   const Input& value = panel.p.value;
   for (int j = begin; j < end; ++j) {
-    const char* from = value.data + value.head[panel.head(0)] + (first + j) * value.row;
+    const char* const from = value.data + value.head[panel.head(0)] + (first + j) * value.row;
+    if (lies_in_rows<Stored>(value, from) && finite_row(reinterpret_cast<const Stored*>(from), panel.p.dv)) continue;
     for (int c = 0; c < panel.p.dv; ++c) {
       const T x = widen(load_any<Stored>(from + c * value.col));
       if (x - x == 0 || !sees<T>(panel, r, first + j)) continue;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elements out of the range of a unit for bfloat16 are computed apart, by FMA, and no row sees that another one's were.
-// Such a unit takes what is below 2^-126 for zero, in its factors and in each of its sums; it has no more room at the
-// top than a float, and a piece may round up to Inf.
+// Such a unit takes what is below 2^-126 for zero, in its factors and in each of its sums.
 
-// Scores: those of a row of q or k that has an element over 2^58 or not finite. Of the others the products of up to
-// 2^11 columns are below 2^127, and what is taken for zero is under 2^-66 d of q . k: under 2^-30 of a score if
-// |scale| d is at most 2^36, and 1 ulp of its exponential is 2^-24. Under a larger scale all are computed apart.
+// Scores: those of a row of q, and by tiles of k, that has an element over 2^58 or not finite. Of the others what is
+// taken for zero is under 2^-66 d of q . k: under 2^-30 of a score if |scale| d is at most 2^36, and 1 ulp of its
+// exponential is 2^-24. Under a larger scale all are computed apart. A tile has no more room at the top than a float,
+// and its pieces may round up to Inf: of what it takes the products of up to 2^11 columns are below 2^127.
 constexpr float kMostFactor = 0x1p58f;
 constexpr double kMostScale = 0x1p36;
 
@@ -22,16 +22,22 @@ inline bool fits_product(float x) {
   return ((size <= kMostValue) & (size >= kLeastValue)) | (size == 0);
 }
 
-// The values out of range, and 0 for the others. One that is not finite is in neither.
+// The values out of range, and 0 for the others. One that is not finite is in neither: returns whether there is one.
 template <class N, class Row>
-void set_values_apart(const Rows<Row>& from, int count, int dv, typename N::T* to) {
+bool set_values_apart(const Rows<Row>& from, int count, int dv, float* to) {
   const int width = padded<N>(dv);
-  for (int j = 0; j < count; ++j) {
-    for (int c = 0; c < width; ++c) {
-      const float x = c < dv ? float(widen(from.at(j)[c])) : 0.0f;
-      to[ptrdiff_t(j) * width + c] = fits_product(x) || !(x - x == 0) ? 0.0f : x;
+  int odd = 0;
+  for (int j = 0; j < count; ++j, to += width) {
+    const Row* const row = from.at(j);
+    for (int c = 0; c < dv; ++c) {
+      const float x = widen(row[c]);
+      const bool finite = x - x == 0;
+      odd |= !finite;
+      to[c] = (fits_product(x) | !finite) ? 0.0f : x;
     }
+    for (int c = dv; c < width; ++c) to[c] = 0;
   }
+  return odd;
 }
 
 // Which rows of q and k are in range, and the scores of the others.

@@ -147,11 +147,11 @@ void add_values(const Panel& panel, Tile<N, Row>& t, int begin, int end, bool dr
   if constexpr (Unit<N>::kUse) {
     s.unit.weigh_values(panel, t.value, t.count, s.scores, begin, end, s.shrink, out, s.contained, ahead_of(panel, t));
     if (s.unit.all_fit) return;
-    // Values that no tile took: finite ones as a target without tiles adds them, then the others.
+    // Values out of the unit's range: finite ones as a target without one adds them, then the others.
     typename N::T one[Scratch<N>::kPanel];
     for (typename N::T& x : one) x = 1;
     add(Rows<typename N::T>{s.contained, width}, one, Alone{});
-    for (int r = 0; r < panel.count; ++r, out += width) {
+    for (int r = 0; !s.unit.all_finite && r < panel.count; ++r, out += width) {
       add_nonfinite<N, Stored>(panel, r, t.first, begin, end, s.scores, out);
     }
   } else if (drops && holds_nonfinite(panel.p, t, s)) {

@@ -185,7 +185,7 @@ template <class N, class Stored>
 void pack_panel(const Panel& panel, typename N::T* to) {
   constexpr int kPanel = Scratch<N>::kPanel;
   const Problem& p = panel.p;
-  const int lanes = Unit<N>::kUse ? kPanel : padded<N>(panel.count);  // a tile takes all lanes
+  const int lanes = Unit<N>::kUse ? kPanel : padded<N>(panel.count);  // a unit takes all lanes
   for (int l = 0; l < lanes; l += N::kLanes) {
     ptrdiff_t row = 0;
     const Stored* const from = even_rows<Stored>(p.query, panel, l, N::kLanes, row);

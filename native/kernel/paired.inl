@@ -2,8 +2,9 @@
 // Both products of bfloat16 by pairs of its elements, in the loops of product.inl: of q . k neighbouring columns are a
 // pair, of weights . v neighbouring keys. Weights are rounded to bfloat16 for it.
 
-// Products of pairs are a chain of FMA but for what is below 2^-126. Of q . k no more than apart.inl allows is lost
-// where no element of q is over 2^58 or subnormal, whatever k holds: so k is not looked at.
+// Products of pairs are a chain of FMA but for what is below 2^-126, so k is not looked at. A subnormal of k loses
+// under 2^-68 beside a q of up to 2^58, and a sum under 2^-126; a k over 2^58, Inf and NaN do what they do in a chain
+// of FMA. A row of q with a subnormal is computed apart, for k may be 2^127 or Inf.
 
 template <>
 struct Unit<Paired> {
@@ -25,6 +26,7 @@ struct Unit<Paired> {
   Rows<BFloat16> lying;  // values as they lie
   bool in_place;         // they are not packed
   bool all_fit;          // those of the tile
+  bool all_finite;       // if not all fit
 
   Unit(Cutter& cut, int tile, int d, int dv) : apart(cut, tile), deep(up_to(d, 2) / 2), wide(padded<N>(dv)) {
     cut(query, size_t(Apart<N>::kRows) * deep);
@@ -62,35 +64,26 @@ struct Unit<Paired> {
     }
   }
 
-  // Keys that lie in whole pairs are read in place.
+  // Keys that lie in whole pairs are read in place: a pair is no more than its two elements.
   template <class Row>
   void take_keys(const Rows<Row>& from, int count, int d) {
-    keys = {key, deep};
+    for (int j = 0; j < count; ++j) apart.key_fits[j] = true;
     if constexpr (sizeof(Row) == sizeof(BFloat16)) {
-      if (d % 2 == 0 && from.row % 2 == 0) keys = {reinterpret_cast<const Pair*>(from.data), from.row / 2};
-    }
-    if (keys.data == key) {
-      for (int j = 0; j < count; ++j) {
-        for (int c = 0; c < deep; ++c) {
-          key[ptrdiff_t(j) * deep + c] = {element(from, j, 2 * c, d), element(from, j, 2 * c + 1, d)};
-        }
+      if (d % 2 == 0 && from.row % 2 == 0) {
+        keys = {reinterpret_cast<const Pair*>(from.data), from.row / 2};
+        return;
       }
     }
-    for (int j = 0; j < count; ++j) apart.key_fits[j] = true;
-  }
-  template <class Row>
-  static BFloat16 element(const Rows<Row>& from, int r, int c, int width) {
-    BFloat16 x{};
-    if (c < width) narrow(widen(from.at(r)[c]), x);
-    return x;
-  }
-  static BFloat16 nearest(float x) {
-    BFloat16 y;
-    narrow(x, y);
-    return y;
+    keys = {key, deep};
+    for (int j = 0; j < count; ++j) {
+      BFloat16* const to = reinterpret_cast<BFloat16*>(key) + ptrdiff_t(j) * 2 * deep;
+      const Row* const row = from.at(j);
+      for (int c = 0; c < d; ++c) narrow(float(widen(row[c])), to[c]);
+      if (d % 2 != 0) to[d] = {};
+    }
   }
 
-  // Values that a few rows read once are put in pairs when they are read, as far as they lie in whole vectors.
+  // Values that a few rows read once are put in pairs when they are read, if they lie in whole vectors.
   template <class Row>
   void take_values(const Rows<Row>& from, int count, int dv, bool few, float* others) {
     in_place = false;
@@ -103,42 +96,35 @@ struct Unit<Paired> {
 
   template <class Row>
   void pack_values(const Rows<Row>& from, int count, int dv, float* others) {
-    typename N::Usual usual;
     for (int j = 0; j < count; j += 2) {
-      Pair* const to = value + ptrdiff_t(j / 2) * wide;
-      int c = 0;
-      if constexpr (sizeof(Row) == sizeof(BFloat16)) {
-        for (; j + 1 < count && c + N::kLanes <= dv; c += N::kLanes) {
-          const typename N::Pairs x = N::pair(from.at(j) + c, from.at(j + 1) + c);
-          usual.add(x);
-          N::store(to + c, x);
+      const bool two = j + 1 < count;
+      const Row *const first = from.at(j), *const second = from.at(two ? j + 1 : j);
+      for (int c = 0; c < wide; c += N::kLanes) {
+        Pair* const to = value + ptrdiff_t(j / 2) * wide + c;
+        if constexpr (sizeof(Row) == sizeof(BFloat16)) {
+          N::store(to, N::pair(first + c, dv - c, second + c, two ? dv - c : 0));
+        } else {  // copies, with zeros up to whole vectors
+          N::store(to, N::pair(N::load(first + c), two ? N::load(second + c) : N::set(0)));
         }
-      }
-      for (; c < wide; c += N::kLanes) {
-        for (int i = c; i < c + N::kLanes; ++i) {
-          to[i] = {element(from, j, i, dv), j + 1 < count ? element(from, j + 1, i, dv) : BFloat16{}};
-        }
-        usual.add(N::load(to + c));
       }
     }
-    const int pairs = up_to(count, 2) / 2;
-    all_fit = usual.all() || fit(&value[0].first, pairs * 2 * wide);
+    const ptrdiff_t size = ptrdiff_t(up_to(count, 2)) * wide;
+    BFloat16* const all = reinterpret_cast<BFloat16*>(value);
+    all_fit = fit(all, size);
     if (all_fit) return;
-    set_values_apart<N>(from, count, dv, others);
-    for (ptrdiff_t i = 0; i < ptrdiff_t(pairs) * wide; ++i) {
-      if (!fits_product(widen(value[i].first))) value[i].first = {};
-      if (!fits_product(widen(value[i].second))) value[i].second = {};
-    }
+    all_finite = !set_values_apart<N>(from, count, dv, others);
+    for (ptrdiff_t i = 0; i < size; ++i) all[i].bits = fits(all[i]) ? all[i].bits : uint16_t(0);
   }
-  // Whether fits_product holds for each.
-  static bool fit(const BFloat16* x, int count) {
-    const uint16_t least = nearest(kLeastValue).bits, most = nearest(kMostValue).bits;
-    int over = 0;
-    for (int i = 0; i < count; ++i) {
-      const uint16_t size = x[i].bits & 0x7fff;
-      over |= (size != 0) & (static_cast<uint16_t>(size - least) > most - least);
-    }
-    return over == 0;
+
+  // fits_product, without branches; and whether it holds for each.
+  static bool fits(BFloat16 x) {
+    const uint16_t size = x.bits & 0x7fff, over = static_cast<uint16_t>(size - kLeast);
+    return (size == 0) | (over <= kMost - kLeast);
+  }
+  static bool fit(const BFloat16* x, ptrdiff_t count) {
+    uint16_t out = 0;
+    for (ptrdiff_t i = 0; i < count; ++i) out |= fits(x[i]) ? uint16_t(0) : uint16_t(1);
+    return out == 0;
   }
   bool lying_fit(int begin, int end) const {
     for (int j = begin; j < end; ++j) {
@@ -146,6 +132,8 @@ struct Unit<Paired> {
     }
     return true;
   }
+  // The upper halves of kLeastValue and kMostValue.
+  static constexpr uint16_t kLeast = (127 - 80) << 7, kMost = (127 + 120) << 7;
 
   // Two rows of values as they lie, put in pairs while they are read.
   struct Zipped {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of pairs of bfloat16 in plain C++, beside the vectors of a target that has none: the interface of pairs.inl,
-// and the bits of its instruction.
+// and the bits of its `fma`.
 
 // vdpbf16ps as its maker's manual describes it and 12,800,000 results of a machine were: the second elements' product
 // is added by FMA, then the first ones', rounded to nearest. Subnormals count as zero wherever they go in or come out.
@@ -49,9 +49,18 @@ struct Paired : F32 {
     }
     return both;
   }
+  // Of two rows.
   static Pairs pair(const BFloat16* first, const BFloat16* second) {
     Pairs both;
     for (int l = 0; l < kLanes; ++l) both.lane[l] = {first[l], second[l]};
+    return both;
+  }
+
+  // The first so many elements of each, then zeros.
+  static Pairs pair(const BFloat16* first, int firsts, const BFloat16* second, int seconds) {
+    Pairs both{};
+    for (int l = 0; l < kLanes && l < firsts; ++l) both.lane[l].first = first[l];
+    for (int l = 0; l < kLanes && l < seconds; ++l) both.lane[l].second = second[l];
     return both;
   }
 

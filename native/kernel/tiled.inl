@@ -10,7 +10,6 @@ struct Unit<Pieced<V_, K, W>> {
   // Rows of bfloat16 are operands as they lie.
   static constexpr bool kAsStored = K == 1;
   static constexpr int kPanel = N::kLanes * N::kCols, kAcross = kPanel / kSide;
-  static constexpr int kRows = (kBlockRows + kPanel - 1) / kPanel * kPanel;
   static_assert(kPanel % kSide == 0 && kSide % N::kLanes == 0, "tiles are whole in a panel, vectors in a tile");
 
   BFloat16* query;   // [panel][piece][step][tile of queries]: pairs
@@ -21,13 +20,13 @@ struct Unit<Pieced<V_, K, W>> {
   float* block;      // [32 rows][32 columns]
   Apart<N> apart;
   int deep_d, deep_tile, wide;
-  Rowed keys;    // the first `lying` of them, as they lie
-  int lying;     // the others are packed
-  bool all_fit;  // of the tile's values
+  Rowed keys;                // the first `lying` of them, as they lie
+  int lying;                 // the others are packed
+  bool all_fit, all_finite;  // of the tile's values; the second, if not the first
 
   Unit(Cutter& cut, int tile, int d, int dv)
       : apart(cut, tile), deep_d(up_to(d, kDeep)), deep_tile(up_to(tile, kDeep)), wide(up_to(dv, kSide)) {
-    cut(query, size_t(K) * kRows * deep_d);
+    cut(query, size_t(K) * Apart<N>::kRows * deep_d);
     cut(key, size_t(K) * up_to(tile, kSide) * deep_d);
     cut(value, size_t(K) * deep_tile * wide);
     cut(weight, size_t(W) * kPanel * deep_tile);
@@ -94,7 +93,7 @@ struct Unit<Pieced<V_, K, W>> {
       }
     }
     all_fit = over == 0;
-    if (!all_fit) set_values_apart<N>(from, count, dv, others);
+    if (!all_fit) all_finite = !set_values_apart<N>(from, count, dv, others);
   }
   template <class Row>
   static void take_fitting(const Rows<Row>& from, int j, int count, int c, int dv, Sixteen& x, int& over) {
@@ -117,11 +116,11 @@ struct Unit<Pieced<V_, K, W>> {
              const Ahead&) {
     const Problem& p = panel.p;
     const int across = up_to(C * N::kLanes, kSide) / kSide, first = begin / kSide * kSide;
-    const Paired right{query + ptrdiff_t(K) * panel.first * deep_d, kAcross, ptrdiff_t(kPanel) * deep_d};
+    const RightTiles right{query + ptrdiff_t(K) * panel.first * deep_d, kAcross, ptrdiff_t(kPanel) * deep_d};
     for (int j = first; j < end; j += 2 * kSide) {
       const int rows = j + kSide < end ? 2 : 1;
       for (int q = 0; q < across; q += 2) {
-        const Paired of{right.data + q * kTileSize, right.across, right.piece};
+        const RightTiles of{right.data + q * kTileSize, right.across, right.piece};
         tile_product<K, K>(keys_at(j), rows > 1 ? keys_at(j + kSide) : Rowed{}, rows, across - q, of, 0, deep_d / kDeep,
                            scores_ + ptrdiff_t(j) * kPanel + q * kSide, kPanel);
       }
@@ -173,7 +172,7 @@ struct Unit<Pieced<V_, K, W>> {
     };
     for (int q = 0; q < tiles; q += 2) {
       for (int c = 0; c < across; c += 2) {
-        const Paired of{value + ptrdiff_t(c) * kTileSize, across, ptrdiff_t(deep_tile) * wide};
+        const RightTiles of{value + ptrdiff_t(c) * kTileSize, across, ptrdiff_t(deep_tile) * wide};
         tile_product<W, K>(rowed(q), rowed(q + 1), tiles - q, across - c, of, begin / kDeep, up_to(end, kDeep) / kDeep,
                            block, 2 * kSide);
         const int last = rows - q * kSide < 2 * kSide ? rows - q * kSide : 2 * kSide;

@@ -72,14 +72,14 @@ struct Rowed {
 };
 
 // A right factor: tiles of pairs, `across` of them for each step.
-struct Paired {
+struct RightTiles {
   const BFloat16* data;
   ptrdiff_t across, piece;
 };
 
 // One product of pieces for a block of R x C tiles, steps [from, to), added to what the registers hold.
 template <int R, int C>
-inline void add_product(const Rowed (&a)[R], int i, Paired b, int from, int to) {
+inline void add_product(const Rowed (&a)[R], int i, RightTiles b, int from, int to) {
   for (int step = from; step < to; ++step) {
     const BFloat16* const right = b.data + step * b.across * kTileSize;
     Tiles::load<4>(a[0].data + i * a[0].piece + step * kDeep, a[0].row);
@@ -100,7 +100,7 @@ inline void add_product(const Rowed (&a)[R], int i, Paired b, int from, int to) 
 // All products of pieces that are not below the last place, the smallest first: the error of a sum is that of its
 // largest terms. Of three pieces each these are six, of two all four. A is how many the left factor has, B the right.
 template <int A, int B, int R, int C>
-inline void tile_product(const Rowed (&a)[R], Paired b, int from, int to, float* out, ptrdiff_t row) {
+inline void tile_product(const Rowed (&a)[R], RightTiles b, int from, int to, float* out, ptrdiff_t row) {
   Tiles::zero<0>();
   if constexpr (C > 1) Tiles::zero<1>();
   if constexpr (R > 1) Tiles::zero<2>();
@@ -119,7 +119,7 @@ inline void tile_product(const Rowed (&a)[R], Paired b, int from, int to, float*
 
 // The same for one or two tiles of rows and of columns.
 template <int A, int B>
-inline void tile_product(Rowed above, Rowed below, int rows, int cols, Paired b, int from, int to, float* out,
+inline void tile_product(Rowed above, Rowed below, int rows, int cols, RightTiles b, int from, int to, float* out,
                          ptrdiff_t row) {
   const Rowed one[1] = {above}, two[2] = {above, below};
   if (rows > 1) {

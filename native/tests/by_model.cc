@@ -9,7 +9,8 @@
 extern "C" __attribute__((visibility("default"))) int attend_by_model(int dtype, int threads, int64_t queries,
                                                                       int64_t keys, int d, int dv, double scale,
                                                                       const char* q, const char* k, const char* v,
-                                                                      const char* keep, char* out, float* lse) {
+                                                                      const char* keep, char* out, float* lse,
+                                                                      float* state) {
   using namespace regard;
   const int64_t head = 0;
   const ptrdiff_t size = dtype == int(DType::kFloat32) ? 4 : 2;
@@ -19,6 +20,7 @@ extern "C" __attribute__((visibility("default"))) int attend_by_model(int dtype,
   p.value = {v, &head, dv * size, size};
   p.out = {out, &head, dv * size, size};
   p.stats.lse = lse;
+  p.state = {reinterpret_cast<char*>(state), &head, dv * ptrdiff_t(sizeof(float)), sizeof(float)};
   p.mask = {Mask::kBytes, {keep, &head, ptrdiff_t(keys), 1}, 0, 0};
   p.heads = 1;
   p.queries = p.row_end = queries;

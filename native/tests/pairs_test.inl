@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of pairs, piece by piece; included after a kernel.inl that has them: over the instruction where there is
 // one, over its model everywhere.
+#include "noise.inl"
 
 namespace regard {
 namespace REGARD_TARGET {
 namespace {
-
-// Deterministic and without <random>: a target object shares no inline code.
-struct Noise {
-  uint32_t state = 12345;
-  uint32_t bits() { return state = state * 1664525u + 1013904223u; }
-  float operator()() { return static_cast<float>(static_cast<int32_t>(bits())) * 0x1p-30f; }  // in [-2, 2)
-  float spread() {                                                                            // over 2^40
-    const float x = (*this)();
-    return ::ldexpf(x, static_cast<int>(bits() >> 8) % 21 - static_cast<int>(bits() >> 8) % 21);
-  }
-};
 
 inline BFloat16 near(float x) {
   BFloat16 y;
@@ -81,6 +71,16 @@ void test_arrangement() {
     even[l] = noise(), odd[l] = noise();
   }
   Pair zipped[kLanes], nearest[kLanes];
+  const int counts[] = {-3, 0, 1, kLanes - 1, kLanes, kLanes + 5};
+  for (int firsts : counts) {
+    for (int seconds : counts) {
+      Paired::store(zipped, Paired::pair(row[0], firsts, row[1], seconds));
+      for (int l = 0; l < kLanes; ++l) {
+        CHECK(zipped[l].first.bits == (l < firsts ? l : 0) && zipped[l].second.bits == (l < seconds ? 100 + l : 0),
+              "pair %d of %d and %d", l, firsts, seconds);
+      }
+    }
+  }
   Paired::store(zipped, Paired::pair(row[0], row[1]));
   Paired::store(nearest, Paired::pair(F32::load(even), F32::load(odd)));
   for (int l = 0; l < kLanes; ++l) {

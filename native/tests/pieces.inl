@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each piece of the kernel against a formula of a few lines; included once per target, after kernel.inl.
+#include "noise.inl"
 
 namespace regard {
 namespace REGARD_TARGET {
 namespace {
-
-// Deterministic and without <random>: a target object shares no inline code.
-struct Noise {
-  uint32_t state = 12345;
-  float operator()() {
-    state = state * 1664525u + 1013904223u;
-    return static_cast<float>(static_cast<int32_t>(state)) * 0x1p-30f;  // in [-2, 2)
-  }
-};
 
 template <class N>
 inline typename N::T first_lane(typename N::V x) {

@@ -53,7 +53,8 @@ extern const Table kTable;
 namespace amx {
 extern const Table kTable;
 }
-namespace pairs_model {  // of the native tests
+// Of the native tests.
+namespace pairs_model {
 extern const Table kTable;
 }
 namespace amx_model {

@@ -64,6 +64,7 @@ def forward_bounds(
     softcap: float = 0,
     dtype: str = "float32",
     weight_unit: float = 0,
+    least_term: float = 0,
     random_walk: bool = True,
 ) -> Bounds:
     """Evaluate the bound from exact weights, in float64.
@@ -85,7 +86,10 @@ def forward_bounds(
     dtype : str
         Dtype of inputs and output; scores, sums and logsumexp are float64 for float64, else float32.
     weight_unit : float
-        Unit roundoff of a weight as it multiplies its value, where it is rounded for that: 2⁻⁸ for bfloat16 by AMX.
+        Unit roundoff of a weight as it multiplies its value, where it is rounded for that: 2⁻⁸ for bfloat16 by AVX-512
+        BF16 and AMX.
+    least_term : float
+        What is smaller counts as zero, of products of a weight and a value and of their sums: 2⁻¹²⁶ by these units.
     random_walk : bool
         Constants for fixed-seed random data; False: for any data.
 
@@ -119,6 +123,7 @@ def forward_bounds(
     )
     stored_unit, tiny = _STORED[dtype]
     bound += stored_unit * (left * np.abs(P @ v) + bound)
+    bound += 2 * keys * least_term  # weights are at least 1 in sum before the division
     bound += keys * lost * np.max(np.abs(v), axis=-2, keepdims=True, initial=0) + max(keys * unit * tiny, tiny)
     return Bounds(bound, lse_bound, left * (moved + P * (lse_bound[..., None] + relative)) + lost)
 
