@@ -44,6 +44,12 @@ def assert_close(got, want, bound):
     assert not over.any(), f"worst error is {worst:.3g} of the bound"
 
 
+def weight_rounding(target, dtype):
+    """What a target does to weights beside their values, as forward_bounds is told."""
+    least = _runtime.LEAST_NORMAL if (target, dtype) in _runtime.FLUSHING else 0
+    return {"weight_unit": _runtime.WEIGHT_UNITS.get((target, dtype), 0), "least_term": least}
+
+
 def ones_bound(target, dtype, keys):
     """How far a value that is 1 for all keys may come back from 1: docs/reference/settings.md has the sum."""
     dtype = np.dtype(dtype).name
@@ -73,8 +79,7 @@ def assert_agrees(result, query, key, value, *, random_walk=False, bias=None, si
         np.broadcast_to(Q, (*lead, *Q.shape[-3:])), K, V, plain.reshape(problem.geometry.shape),
         share=None if share is None else share.reshape(problem.geometry.shape[:-1]),
         scale=problem.scale, tile_keys=result.plan.tile_keys, random_walk=random_walk, dtype=dtype,
-        weight_unit=_runtime.WEIGHT_UNITS.get((result.plan.target, dtype), 0),
-        least_term=_runtime.LEAST_NORMAL if (result.plan.target, dtype) in _runtime.FLUSHING else 0,
+        **weight_rounding(result.plan.target, dtype),
         biases=[part.values(problem.geometry, rows, keys, result.lse.dtype) for part in parts], softcap=problem.softcap,
     )  # fmt: skip
     assert result.out.dtype == np.asarray(query).dtype

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import onnx_oracle
 import regard as rg
 import regard.onnx
-from judges import assert_close, assert_same_bits
+from judges import assert_close, assert_same_bits, weight_rounding
+from regard import _runtime
 from regard._types import score_dtype
 from regard.numerics import forward_bounds
 
@@ -92,7 +93,7 @@ def agrees(got, inputs, attributes):
     cap, mode = attributes.get("softcap", 0.0), attributes.get("qk_matmul_output_mode", 0)
     bounds = forward_bounds(
         query, key, value, weights, scale=scale, tile_keys=96, biases=[bias], softcap=cap, dtype=dtype.name,
-        random_walk=False,
+        random_walk=False, **weight_rounding(_runtime.chosen()[0], dtype.name),
     )  # fmt: skip
     stored, tiny = STORED[dtype.name]
     if mode == 3:
