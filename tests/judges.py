@@ -46,8 +46,8 @@ def assert_close(got, want, bound):
 
 def weight_rounding(target, dtype):
     """What a target does to weights beside their values, as forward_bounds is told."""
-    least = _runtime.LEAST_NORMAL if (target, dtype) in _runtime.FLUSHING else 0
-    return {"weight_unit": _runtime.WEIGHT_UNITS.get((target, dtype), 0), "least_term": least}
+    told = {"weight_unit": _runtime.WEIGHT_UNITS, "least_term": _runtime.LEAST_TERMS}
+    return {name: by_target.get((target, dtype), 0) for name, by_target in told.items()}
 
 
 def ones_bound(target, dtype, keys):

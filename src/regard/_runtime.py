@@ -21,9 +21,10 @@ TARGETS = ("scalar", "neon", "avx2", "avx512", "avx512_bf16", "amx")
 OPT_IN = ("amx",)
 # Unit roundoff of the weights as they multiply their values, where a target rounds them for that.
 WEIGHT_UNITS = {("avx512_bf16", "bfloat16"): 2.0**-8, ("amx", "bfloat16"): 2.0**-8}
-# Where products of weights and values, and sums of them, below the normal numbers count as zero.
-FLUSHING = {("avx512_bf16", "bfloat16"), *(("amx", dtype) for dtype in ("float32", "float16", "bfloat16"))}
-LEAST_NORMAL = 2.0**-126
+# What is smaller counts as zero there, of products of weights and values and of their sums.
+LEAST_TERMS = {("avx512_bf16", "bfloat16"): 2.0**-126} | {
+    ("amx", dtype): 2.0**-126 for dtype in ("float32", "float16", "bfloat16")
+}
 _MAX_THREADS = 1024
 # Target, the reason for it, and threads at most: None where as many as there are processors, which are counted when
 # there is work for more than one.
