@@ -23,7 +23,6 @@ _CALLS: dict[str, dict[str, Any]] = {
 }
 _SETTINGS: dict[str, dict[str, Any]] = {
     "`config(precision=)`": {"precision": "float32"},
-    "`config(row_invariant=)`": {"row_invariant": True},
 }
 _NAMES = {
     "`Dropout`": "Dropout",

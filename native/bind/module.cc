@@ -100,8 +100,12 @@ Problem make_problem(const Input& query, const Input& key, const Input& value, c
 // they are as many as there are processors: to count these takes as long as a small call's arithmetic.
 class Call {
  public:
-  Call(const std::string& target, int dtype, int threads, const Grid& grid, int64_t group)
-      : engine_(engine_of(target, dtype)), threads_(threads), grid_(grid), group_(group) {}
+  Call(const std::string& target, int dtype, int threads, const Grid& grid, int64_t group, bool row_invariant)
+      : engine_(engine_of(target, dtype)),
+        threads_(threads),
+        grid_(grid),
+        group_(group),
+        row_invariant_(row_invariant) {}
 
   // One band of query rows.
   void attend(nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle state, nb::handle max,
@@ -118,6 +122,8 @@ class Call {
     p.out = o.output();
     if (s) p.state = s->output();
     p.stats = {data(row_max), data(row_sum), data(row_lse)};
+    // Weights are re-made, and states merged, in the order of the contract.
+    p.any_order = !row_invariant_ && !s && !p.stats.max && !p.stats.sum && !p.stats.lse;
     run([&](const Poll& poll) { return regard::attend(engine_, p, threads_for(p), poll); });
   }
 
@@ -132,6 +138,7 @@ class Call {
   int threads_;  // 0: as many as there are processors
   Grid grid_;
   int64_t group_;
+  bool row_invariant_;
 };
 
 // What a call would make of one band; no array is read. Key and value tell which heads share theirs.
@@ -227,8 +234,8 @@ void add_parts(nb::module_& m) {
 
 void add_calls(nb::module_& m) {
   nb::class_<Call>(m, "Call")
-      .def(nb::init<const std::string&, int, int, const Grid&, int64_t>(), "target"_a, "dtype"_a, "threads"_a, "grid"_a,
-           "group"_a)
+      .def(nb::init<const std::string&, int, int, const Grid&, int64_t, bool>(), "target"_a, "dtype"_a, "threads"_a,
+           "grid"_a, "group"_a, "row_invariant"_a)
       .def("attend", &Call::attend, "query"_a, "key"_a, "value"_a, "out"_a, "state"_a.none(), "max"_a.none(),
            "sum"_a.none(), "lse"_a.none(), "band"_a, "map"_a);
   m.def("weights", &weigh_arrays, "target"_a, "dtype"_a, "threads"_a, "query"_a, "key"_a, "out"_a, "max"_a, "sum"_a,

@@ -53,10 +53,36 @@ inline Reduced<N, K> reduce(const typename N::V (&x)[K]) {
   return e;
 }
 
-// 1 ulp; exp(0) = 1 and exp(-inf) = 0 exactly; NaN stays NaN.
+// Where the powers 2^(j/16) lie in a register: x = n (ln 2) / 16 + r, |r| <= ln 2 / 32, and two terms are enough, with
+// a relative error of 1.6e-9. A tenth fewer products than `reduce` makes (experiments/0016).
+template <class N, int K>
+inline void exp_by_sixteenths(typename N::V (&x)[K]) {
+  typedef typename N::V V;
+  typedef Exp<typename N::T> E;
+  const typename N::Sixteenths power;
+  const V high = N::held(N::set(-E::kLn2High / 16)), low = N::held(N::set(-E::kLn2Low / 16));
+  const V second = N::held(N::set(0.50001620f)), third = N::held(N::set(1 / 6.f));
+  const V lowest = N::held(N::set(E::kLowest));
+  V at[K], r[K];
+#pragma GCC unroll 16
+  for (int i = 0; i < K; ++i) at[i] = power.near(x[i]);
+#pragma GCC unroll 16
+  for (int i = 0; i < K; ++i) {
+    const V n = power.number(at[i]);
+    r[i] = N::fma(n, low, N::fma(n, high, x[i]));
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < K; ++i) {
+    const V less = N::fma(N::fma(r[i], third, second), N::mul(r[i], r[i]), r[i]), power_of_two = power.of(at[i]);
+    x[i] = N::zero_less(x[i], lowest, N::fma(power_of_two, less, power_of_two));
+  }
+}
+
+// 1.5 ulp; exp(0) = 1 and exp(-inf) = 0 exactly; NaN stays NaN.
 template <class N, int K>
 inline void exp(typename N::V (&x)[K]) {
   typedef typename N::V V;
+  if constexpr (N::kSixteenths) return exp_by_sixteenths<N>(x);
   const Reduced<N, K> e = reduce<N, K>(x);
 #pragma GCC unroll 16
   for (int i = 0; i < K; ++i) {

@@ -5,6 +5,7 @@
 struct Paired : F32 {
   typedef __m512i Pairs;
   static constexpr int kTurn = 4;
+  static constexpr bool kAcross = false;
   using F32::fma, F32::load, F32::load_columns, F32::set, F32::store;
 
   static Pairs load(const Pair* p) { return _mm512_loadu_si512(p); }

@@ -9,6 +9,7 @@ struct Paired : F32 {
     Pair lane[kLanes];
   };
   static constexpr int kTurn = 4;
+  static constexpr bool kAcross = false;
   using F32::fma, F32::load, F32::load_columns, F32::set, F32::store;
 
   static Pairs load(const Pair* p) {

@@ -94,6 +94,48 @@ inline void few_scores(const Rows<Row>& key, int begin, int end, const Of* query
   if (j < end) scores<N, 1>(key, j, end, query, d, scale, to, ahead);
 }
 
+// Features in the lanes: keys of one row need not be turned, but their sums are not those of a chain
+// (experiments/0017).
+constexpr int kAcrossColumns = 512;
+template <class N>
+inline bool may_go_across(const Panel& panel, int d) {
+  return panel.p.any_order && panel.block.rows == 1 && d % N::kLanes == 0 && d <= kAcrossColumns;
+}
+
+template <class N, class T>
+inline void scores_across(const Rows<T>& key, int begin, int end, const T* query, int d, T scale, T* to,
+                          const Ahead& ahead) {
+  constexpr int kPanel = Scratch<N>::kPanel, kSize = int(sizeof(T)), kWide = 8 * N::kLanes;
+  T q[kAcrossColumns], done[N::kLanes];
+  for (int c = 0; c < d; ++c) q[c] = query[ptrdiff_t(c) * kPanel];
+  int j = begin;
+  for (; j + N::kLanes <= end; j += N::kLanes) {
+    auto fetch = ahead.template from<N::kLanes * kSize>(j / 2);
+    Walk near = Walk(reinterpret_cast<uintptr_t>(key.data), key.row * kSize, d * kSize).from(j + kNearKeys);
+    typename N::V sum[N::kLanes];
+#pragma GCC unroll 4
+    for (int l = 0; l < N::kLanes; ++l) {
+      const T* const row = key.at(j + l);
+      typename N::V x = N::set(0);
+      const auto add = [&](int c) {
+        fetch();
+        if (c * kSize % 64 == 0) near.template fetch<3>();
+        x = N::fma(N::load(row + c), N::load(q + c), x);
+      };
+      int c = 0;
+      for (; c + kWide <= d; c += kWide) {
+#pragma GCC unroll 8
+        for (int w = 0; w < 8; ++w) add(c + w * N::kLanes);
+      }
+      for (; c < d; c += N::kLanes) add(c);
+      sum[l] = x;
+    }
+    N::store(done, N::mul(N::sums(sum), N::set(scale)));
+    for (int l = 0; l < N::kLanes; ++l) to[ptrdiff_t(j + l) * kPanel] = done[l];
+  }
+  if (j < end) scores<N, 1>(key, j, end, query, d, scale, to, ahead);
+}
+
 // A block of one panel reads each line once: it waits for memory rather than for products.
 template <class N>
 inline bool reads_once(const Panel& panel) {
@@ -105,6 +147,9 @@ template <class N, int C, class Row, class Of>
 void score_rows(const Panel& panel, const Rows<Row>& key, int begin, int end, const Of* query, int d, typename N::T* to,
                 const Ahead& ahead) {
   const typename N::T scale = static_cast<typename N::T>(panel.p.scale);
+  if constexpr (C == 1 && N::kAcross && sizeof(Row) == sizeof(Of) && sizeof(Of) == sizeof scale) {
+    if (may_go_across<N>(panel, d)) return scores_across<N>(key, begin, end, query, d, scale, to, ahead);
+  }
   if constexpr (C == 1 && N::kLanes > 1) {
     const auto few = [&](auto rows) {
       few_scores<N, decltype(rows)::value>(key, begin, end, query, d, scale, to, ahead);

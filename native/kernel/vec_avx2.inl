@@ -7,6 +7,7 @@ struct F32 {
   typedef __m256 V;
   typedef __m256i Bits;
   static constexpr int kLanes = 8, kSums = 12, kCols = 3, kWide = 2, kTurn = 4;
+  static constexpr bool kSixteenths = false, kAcross = true;
 
   static V load(const float* p) { return _mm256_loadu_ps(p); }
   static V load(const Half* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
@@ -63,6 +64,13 @@ struct F32 {
       _mm_storeu_ps(p + (r + 4) * row, _mm256_extractf128_ps(x[r], 1));
     }
   }
+  // Lane l is the sum of the lanes of x[l].
+  static V sums(const V (&x)[kLanes]) {
+    V a[4], b[2];
+    for (int i = 0; i < 4; ++i) a[i] = _mm256_hadd_ps(x[2 * i], x[2 * i + 1]);
+    for (int i = 0; i < 2; ++i) b[i] = _mm256_hadd_ps(a[2 * i], a[2 * i + 1]);
+    return add(_mm256_permute2f128_ps(b[0], b[1], 0x20), _mm256_permute2f128_ps(b[0], b[1], 0x31));
+  }
 
  private:
   static constexpr T kShift = 12582912.0f + 127;
@@ -97,6 +105,7 @@ struct F64 {
   typedef __m256d V;
   typedef __m256i Bits;
   static constexpr int kLanes = 4, kSums = 12, kCols = 3, kWide = 2, kTurn = 4;
+  static constexpr bool kSixteenths = false, kAcross = false;
 
   static V load(const double* p) { return _mm256_loadu_pd(p); }
   static void store(T* p, V x) { _mm256_storeu_pd(p, x); }

@@ -7,6 +7,7 @@ struct F32 {
   typedef __m512 V;
   typedef __m512i Bits;
   static constexpr int kLanes = 16, kSums = 24, kCols = 3, kWide = 4, kTurn = 8;
+  static constexpr bool kSixteenths = true, kAcross = true;
 
   static V load(const float* p) { return _mm512_loadu_ps(p); }
   static V load(const Half* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
@@ -29,6 +30,24 @@ struct F32 {
   }
   static V number(V power) { return power; }
   static V scale2(V x, V power) { return _mm512_scalef_ps(x, power); }
+
+  // A constant that stays in its register: GCC reads one from memory at each use, and there is one load per cycle.
+  static V held(V x) {
+    asm("" : "+v"(x));
+    return x;
+  }
+  // Numbers n near 16 x log2 e, for n in [-4096, 4095], in a form that both n and 2^(n/16) are read from: with 1.5 *
+  // 2^23 added, n is in the low bits. Of these the lowest four choose from the table, whose bits are those of 2^(j/16)
+  // less what j adds when n is shifted into the exponent.
+  struct Sixteenths {
+    V by = held(set(23.0831207f)), shift = held(set(0x1.8p23f)), table = held(powers());
+    V near(V x) const { return fma(x, by, shift); }
+    V number(V at) const { return sub(at, shift); }
+    V of(V at) const {
+      const Bits n = _mm512_castps_si512(at), power = _mm512_permutexvar_epi32(n, _mm512_castps_si512(table));
+      return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(n, 19), power));
+    }
+  };
 
   // One word per lane; the bits are asked from the top one down.
   static Bits bits(const uint32_t* p) { return _mm512_loadu_si512(p); }
@@ -76,8 +95,30 @@ struct F32 {
       _mm_storeu_ps(p + (r + 12) * row, _mm512_extractf32x4_ps(x[r], 3));
     }
   }
+  // Lane l is the sum of the lanes of x[l].
+  static V sums(const V (&x)[kLanes]) {
+    V a[8], b[4], c[2];
+    for (int i = 0; i < 8; ++i) {
+      const V y = x[2 * i], z = x[2 * i + 1];
+      a[i] = add(_mm512_unpacklo_ps(y, z), _mm512_unpackhi_ps(y, z));
+    }
+    for (int i = 0; i < 4; ++i) {
+      const V y = a[2 * i], z = a[2 * i + 1];
+      b[i] = add(_mm512_shuffle_ps(y, z, 0x44), _mm512_shuffle_ps(y, z, 0xee));
+    }
+    for (int i = 0; i < 2; ++i) {
+      const V y = b[2 * i], z = b[2 * i + 1];
+      c[i] = add(_mm512_shuffle_f32x4(y, z, 0x44), _mm512_shuffle_f32x4(y, z, 0xee));
+    }
+    return add(_mm512_shuffle_f32x4(c[0], c[1], 0x88), _mm512_shuffle_f32x4(c[0], c[1], 0xdd));
+  }
 
  private:
+  static V powers() {
+    return _mm512_castsi512_ps(_mm512_setr_epi32(0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3, 0x3f7837f0, 0x3f76f532,
+                                                 0x3f75fed7, 0x3f75583f, 0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c,
+                                                 0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d));
+  }
   static V widen16(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
   static V four(const float* p, ptrdiff_t step) {
     V x = _mm512_castps128_ps512(_mm_loadu_ps(p));
@@ -121,6 +162,7 @@ struct F64 {
   typedef __m512d V;
   typedef __m512i Bits;
   static constexpr int kLanes = 8, kSums = 24, kCols = 3, kWide = 4, kTurn = 4;
+  static constexpr bool kSixteenths = false, kAcross = false;
 
   static V load(const double* p) { return _mm512_loadu_pd(p); }
   static void store(T* p, V x) { _mm512_storeu_pd(p, x); }

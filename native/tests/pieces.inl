@@ -103,6 +103,23 @@ void test_columns() {
   }
 }
 
+// Powers of two, of which every sum is exact.
+template <class N>
+void test_sums() {
+  typename N::T lanes[N::kLanes], got[N::kLanes];
+  typename N::V x[N::kLanes];
+  for (int v = 0; v < N::kLanes; ++v) {
+    for (int l = 0; l < N::kLanes; ++l) lanes[l] = typename N::T(1 << (l + v) % 20);
+    x[v] = N::load(lanes);
+  }
+  N::store(got, N::sums(x));
+  for (int v = 0; v < N::kLanes; ++v) {
+    typename N::T want = 0;
+    for (int l = 0; l < N::kLanes; ++l) want += typename N::T(1 << (l + v) % 20);
+    CHECK(got[v] == want, "sum %d is %g, not %g", v, got[v], want);
+  }
+}
+
 // In units of the last place of `want`.
 template <class T>
 inline double ulps(T got, long double want) {
@@ -134,6 +151,19 @@ void test_exp() {
     if (-x < T(1e-9)) break;
   }
   CHECK(worst <= 1.5, "exp is off by %.3f ulp", worst);
+}
+
+// n is near 16 x log2 e, and 2^(n/16) the nearest number, for all n that occur.
+template <class N>
+void test_sixteenths() {
+  const typename N::Sixteenths power;
+  for (int n = -125 * 16; n <= 0; ++n) {
+    const float x = static_cast<float>(n * (0.6931471805599453 / 16));
+    const typename N::V at = power.near(N::set(x));
+    CHECK(first_lane<N>(power.number(at)) == n, "%g is %d sixteenths", x, n);
+    const float want = static_cast<float>(::exp2l(n / 16.0L)), got = first_lane<N>(power.of(at));
+    CHECK(got == want, "2^(%d / 16) is %.9g, not %.9g", n, want, got);
+  }
 }
 
 template <class N>
@@ -335,6 +365,8 @@ void test_number() {
   test_few_scores<N, typename N::T, kFew<N>>();
   test_merge<N>();
   test_exp<N>();
+  if constexpr (N::kSixteenths) test_sixteenths<N>();
+  if constexpr (N::kAcross) test_sums<N>();
   test_tanh<N>();
   test_product<N, N::kCols>();
   test_fold_matches_two_passes<N>();

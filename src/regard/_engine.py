@@ -41,8 +41,10 @@ class Form:
         self.engine = engine
         self.most_keys = most_keys(problem.total_heads, g.queries)
         self.out_shape = problem.user_shape(g.queries, problem.dv)
-        target, _, threads = engine
-        self.attend = _native.Call(target, dtype_number(problem), threads or 0, _grid(problem), problem.group).attend
+        target, _, threads, invariant = engine
+        self.attend = _native.Call(
+            target, dtype_number(problem), threads or 0, _grid(problem), problem.group, invariant
+        ).attend
         self.full = _native.Band(_KINDS["full"], None, 0, 0, g.queries)
         self.keeps_rows = 8 * (problem.total_heads + 2 * MAX_SPANS) <= MAX_KEPT_BYTES
         varies = problem.bias or problem.sinks

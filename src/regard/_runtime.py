@@ -26,9 +26,9 @@ LEAST_TERMS = {("avx512_bf16", "bfloat16"): 2.0**-126} | {
     ("amx", dtype): 2.0**-126 for dtype in ("float32", "float16", "bfloat16")
 }
 _MAX_THREADS = 1024
-# Target, the reason for it, and threads at most: None where as many as there are processors, which are counted when
-# there is work for more than one.
-Engine: TypeAlias = tuple[str, str, int | None]
+# Target, the reason for it, threads at most: None where as many as there are processors, which are counted when there is
+# work for more than one; and whether a row has the same bits in every call.
+Engine: TypeAlias = tuple[str, str, int | None, bool]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Settings:
     num_threads: int | None = None
     target: str | None = None
     source: str = "REGARD_TARGET"  # who asked for the target
+    row_invariant: bool = True
     outer: Settings | None = None  # what a configuration returns to
 
     @cached_attribute
@@ -58,7 +59,7 @@ class Settings:
     @cached_attribute
     def engine(self) -> Engine:
         """What a call runs with."""
-        return *self.chosen, self.num_threads
+        return *self.chosen, self.num_threads, self.row_invariant
 
 
 _settings: ContextVar[Settings | None] = ContextVar("regard_settings", default=None)
@@ -159,11 +160,13 @@ class Configuration:
         _settings.set(settings().outer)
 
 
-def config(*, num_threads: int | None = None, target: str | None = None) -> Configuration:
-    """Set the number of threads or the instruction set for the calls inside a ``with`` block.
+def config(
+    *, num_threads: int | None = None, target: str | None = None, row_invariant: bool | None = None
+) -> Configuration:
+    """Set threads, instruction set or the promise of equal bits for the calls inside a ``with`` block.
 
-    The setting is a `contextvars.ContextVar`: other threads and other asyncio tasks do not see it. Neither
-    changes a float of any result for one target: rows are computed alike by any number of threads.
+    The setting is a `contextvars.ContextVar`: other threads and other asyncio tasks do not see it. The number of threads
+    changes no float of any result.
 
     Parameters
     ----------
@@ -171,9 +174,17 @@ def config(*, num_threads: int | None = None, target: str | None = None) -> Conf
         From 1 to 1024. Default: the processors that the process may run on, or ``REGARD_NUM_THREADS``.
     target : {"scalar", "neon", "avx2", "avx512", "avx512_bf16", "amx"}, optional
         Default: the highest that CPU and operating system allow, amx never, or ``REGARD_TARGET``.
+    row_invariant : bool, optional
+        Whether a query row has the same bits in every call of one target: alone as in a prefill, whatever rows are
+        beside it and however its keys lie in memory. Default: True. With False `attention` may add q · k in the order
+        that is fastest, within the same error bound: today where, with AVX2 or AVX-512, one float32 query row meets the keys of
+        its own head (D a multiple of 16, up to 512), as when decoding without grouped heads. Threads still change nothing.
+        `attention_forward` is row invariant always where it is asked for more than the output.
 
     Raises
     ------
+    TypeError
+        ``row_invariant`` is no bool.
     UnsupportedError
         The value is out of range, or this machine cannot run the target, or the operating system refuses it to this
         process; the message lists those that it can.
@@ -192,4 +203,8 @@ def config(*, num_threads: int | None = None, target: str | None = None) -> Conf
     if target is not None:
         changes["target"] = _check_target(target, "target")
         changes["source"] = "config(target=...)"
+    if row_invariant is not None:
+        if not isinstance(row_invariant, bool):
+            raise TypeError(f"row_invariant is {row_invariant!r}; it must be True or False")
+        changes["row_invariant"] = row_invariant
     return Configuration(changes)

@@ -67,6 +67,7 @@ struct Problem {
   int d, dv;
   double scale;
   double softcap;  // 0: none
+  bool any_order;  // rows need not have the bits that they have in other calls
   // Asked before each tile: false, and from then on for good, ends the task, whose rows are then left unwritten.
   bool (*go_on)(void* watch);
   void* watch;

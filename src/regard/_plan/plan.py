@@ -155,7 +155,7 @@ class Plan:
 
 def make_plan(problem: Problem, engine: _runtime.Engine | None = None) -> Plan:
     """Choose tiles for a checked problem, and the engine where the caller has not asked which is in force."""
-    target, why, threads = engine or _runtime.engine()
+    target, why, threads, _ = engine or _runtime.engine()
     kernel = _kernel(target, FLOAT_DTYPES.index(problem.dtype), problem.d, problem.dv)
     return Plan(problem, target, why, threads or _runtime.processors(), *kernel)
 
