@@ -6,15 +6,20 @@ import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from regard import _native
 from regard._cached import cached_attribute
 from regard._errors import UnsupportedError
 from regard._types import as_int
 
+if TYPE_CHECKING:
+    from typing_extensions import Never
+
+_CONFIGURED = ("num_threads", "target")
 # From the lowest to the highest; of neon and the others a build has one family's. Those of OPT_IN are for who asks:
 # amx is tested on a model of its instruction and in an emulator, and has not run on a machine that has it.
 TARGETS = ("scalar", "neon", "avx2", "avx512", "avx512_bf16", "amx")
@@ -88,7 +93,8 @@ def _check_target(value: Any, source: str) -> str:
     usable = ", ".join(info.name for info in describe() if info.usable)
     if not isinstance(value, str) or value not in known:
         raise UnsupportedError(f"{source} is {value!r}; the targets that this machine can use are {usable}")
-    refusal = _native.enable(value) if known[value].usable else known[value].why
+    info = known[value]
+    refusal = _native.enable(value) if info.usable else info.why if info.compiled else f"it is {info.why}"
     if refusal:
         raise UnsupportedError(
             f"{source} is {value!r}, but {refusal}; the targets that this machine can use are {usable}"
@@ -150,6 +156,10 @@ class Configuration:
     def __init__(self, changes: dict[str, Any]) -> None:
         self._changes = changes
 
+    def __repr__(self) -> str:
+        changes = ", ".join(f"{name}={value!r}" for name, value in self._changes.items() if name != "source")
+        return f"config({changes}): changes nothing yet; it is for a with block, and holds inside of it"
+
     def __enter__(self) -> None:
         _settings.set(replace(settings(), outer=_settings.get(), **self._changes))
 
@@ -159,7 +169,7 @@ class Configuration:
         _settings.set(settings().outer)
 
 
-def config(*, num_threads: int | None = None, target: str | None = None) -> Configuration:
+def config(*, num_threads: int | None = None, target: str | None = None, **unknown: Never) -> Configuration:
     """Set the number of threads or the instruction set for the calls inside a ``with`` block.
 
     The setting is a `contextvars.ContextVar`: other threads and other asyncio tasks do not see it. Neither
@@ -186,6 +196,9 @@ def config(*, num_threads: int | None = None, target: str | None = None) -> Conf
     ...     print(rg.plan(x, x, x).target)
     scalar
     """
+    for name in unknown:
+        meant = "".join(f"; did you mean {close}=?" for close in get_close_matches(name, _CONFIGURED, n=1))
+        raise TypeError(f"there is no setting {name!r}{meant}; the settings are {' and '.join(_CONFIGURED)}")
     changes: dict[str, Any] = {}
     if num_threads is not None:
         changes["num_threads"] = _check_threads(num_threads, "num_threads")
