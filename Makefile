@@ -41,6 +41,7 @@ $(STAMPS)/deps: pyproject.toml requirements/build.txt requirements/dev.txt | $(B
 	@touch $@
 
 $(STAMPS)/install: $(STAMPS)/deps $(NATIVE) README.md LICENSE
+	@echo "compiling: a minute or two"
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 

@@ -47,6 +47,45 @@ def test_a_wrong_function_is_called_by_name(fn, names, declared):
     assert not report.unfinished, report.seconds
 
 
+def causal_by(fill, *, added=False, first=False):
+    """A function whose only option is causal, hidden by a number; ``first``: the first query stands at key 0."""
+
+    def attention(q, k, v, causal=False):
+        scores = q @ k.swapaxes(-1, -2) / np.float32(np.sqrt(q.shape[-1]))
+        n, m = scores.shape[-2:]
+        keep = np.tri(n, m, 0 if first else m - n, dtype=bool) if causal else np.ones((n, m), bool)
+        scores = scores + np.where(keep, 0, np.float32(fill)) if added else np.where(keep, scores, np.float32(fill))
+        e = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-np.inf))
+        return (e / e.sum(axis=-1, keepdims=True)) @ v
+
+    return attention
+
+
+@pytest.mark.parametrize(
+    ("fill", "added", "names"),
+    [
+        (-np.inf, False, ["EMPTY_ROW_NAN"]),
+        (-np.inf, True, ["EMPTY_ROW_NAN"]),
+        (np.finfo(np.float32).min, False, ["EMPTY_ROW_UNIFORM"]),
+        (-1e9, False, ["MASK_FILL_1E9"]),
+        (-1e9, True, ["MASK_ADD_FILL"]),
+        (-1e4, False, ["MASK_FILL_1E4"]),
+        (-100, False, ["MASK_FILL_SMALL"]),
+    ],
+)
+def test_a_row_that_causal_alone_empties_is_asked_about(fill, added, names):
+    report = rg.check(causal_by(fill, added=added))
+    assert [name for name in report.names if name.startswith(("EMPTY_ROW", "MASK_"))] == names, report
+    assert not report[names[0]].alternatives
+
+
+def test_a_rule_that_empties_no_row_is_not_asked_about_empty_rows():
+    told = rg.check(causal_by(-np.inf, first=True), causal="top-left").names
+    assert not {"EMPTY_ROW_NAN", "CAUSAL_TOP_LEFT"} & set(told)
+    assert "EMPTY_ROW_NAN" not in rg.check(causal_by(-np.inf, first=True)).names
+    assert "EMPTY_ROW_NAN" not in rg.check(causal_by(-np.inf), empty_row="any").names
+
+
 def test_there_are_enough_of_them():
     assert len(WRONG) >= 15
 

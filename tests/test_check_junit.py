@@ -9,6 +9,7 @@ import pytest
 
 import regard as rg
 from check_hostile import attention
+from check_right import textbook
 from check_wrong import WRONG, tril_of_a_rectangle
 from regard.check import Finding
 from regard.check.report._names import entries
@@ -68,9 +69,12 @@ def test_a_fault_is_a_failure_of_its_group():
 
 def test_what_cannot_be_asked_is_skipped():
     suite = suite_of(checked(attention))
-    assert case(suite, "mask").find("skipped").get("message") == "not asked: it needs mask"
+    assert case(suite, "score").find("skipped").get("message") == "not asked: it needs softcap, bias"
     assert case(suite, "habit-MASK_MUTATED").find("skipped").get("message") == "not asked: it needs mask"
     assert case(suite, "causal").find("skipped") is None
+    assert case(suite, "mask").find("skipped") is None  # causal alone shows how pairs are hidden
+    unmasked = case(suite_of(checked(textbook)), "mask")
+    assert unmasked.find("skipped").get("message") == "not asked: it needs mask, causal"
     report = replace(checked(rg.attention), questions=("calls",), unfinished=True)
     assert report.exit_code == 0
     unasked = case(suite_of(report), "scale")
@@ -89,7 +93,7 @@ def test_what_there_was_no_time_for_fails(changes):
     assert str(report).startswith(
         "attention: nothing asked (0 probes" if "asked" in changes else "attention: nothing f"
     )
-    assert case(suite, "mask").find("skipped").get("message") == "not asked: it needs mask"
+    assert case(suite, "mask").find("skipped").get("message") == "not asked: it needs mask, causal"
 
 
 def test_what_is_expected_is_skipped_with_its_reason():

@@ -31,7 +31,7 @@ def test_every_mutant_is_named(group):
             continue
         report = rg.check(fn, **DECLARED.get(name, {}))
         first = report.findings[0] if report.findings else None
-        named = first is not None and first.name == name and first.alternatives == fault.also
+        named = first is not None and first.name == name and first.also == fault.also
         level = first is not None and first.level == ("warning" if fault.edge else "fault")
         if not named or not level or first.example is None or set(report.names) - {name} - ALSO:
             wrong[name] = report.names

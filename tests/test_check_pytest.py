@@ -56,7 +56,7 @@ def test_each_question_is_a_test(tmp_path):
     assert "how to mend it   multiply q · k by 1 / sqrt(q.shape[-1]), once" in text
     for name in ("causal", "law-ROWS_SUM_TO_ONE", "habit-INPUT_MUTATED", "calls"):
         assert outcomes[name] == "PASSED", name
-    assert {outcomes[name] for name in ("mask", "dropout", "gradients")} == {"SKIPPED"}
+    assert {outcomes[name] for name in ("score", "dropout", "gradients")} == {"SKIPPED"}
     assert "FAILED" not in {outcome for name, outcome in outcomes.items() if name != "scale"}
     assert "not asked: it needs mask" in text
     assert len(re.findall(r"test_it.py:\d+: in ", text)) == 0  # the finding is shown, and no traceback

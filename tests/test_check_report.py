@@ -1,5 +1,6 @@
 """What a report says, and how: examples, scripts, JSON, expectations, messages."""
 
+import itertools
 import json
 import re
 import subprocess
@@ -96,7 +97,7 @@ def test_the_smallest_example_is_small_and_round():
 
 def test_printed():
     text = str(checked(tril_of_a_rectangle))
-    assert re.search(r"^tril_of_a_rectangle: 1 fault, 2 warnings \(14 probes", text)
+    assert re.search(r"^tril_of_a_rectangle: 1 fault, 3 warnings \(17 probes", text)
     for part in ("guessed  layout: bhsd", "FAULT CAUSAL_TOP_LEFT  (certain:", "smallest example", "expected [",
                  "yours    [", "why it matters", "how to mend it", "measured scale 0.353553 per q · k"):  # fmt: skip
         assert part in text, part
@@ -147,6 +148,53 @@ def test_a_list_of_explanations_says_what_would_decide():
     assert finding.certainty.startswith("one of several")
     assert {finding.name, *finding.alternatives} == {"SCALE_1_OVER_D", "SCALE_TWICE"}
     assert "told apart by scale_arg" in finding.evidence
+
+
+def test_another_name_of_a_fault_is_no_other_explanation():
+    def attention(q, k, v):
+        return softmax(q @ k.swapaxes(-1, -2) / (q.shape[1] * q.shape[-1]) ** 0.5) @ v
+
+    finding = rg.check(attention)["SCALE_D_MODEL"]
+    assert finding.certainty.startswith("certain")
+    assert (finding.also, finding.alternatives) == (("MHA_SCALE_DMODEL",), ())
+    assert "\n  the same function as MHA_SCALE_DMODEL\n" in str(finding)
+    assert "or: " not in str(finding)
+    assert finding.as_dict()["also"] == ["MHA_SCALE_DMODEL"]
+
+
+def test_rows_of_an_array_stand_under_each_other():
+    lines = str(rg.check(tril_of_a_rectangle)["CAUSAL_TOP_LEFT"]).splitlines()
+    wrapped = [(a, b) for a, b in itertools.pairwise(lines) if "[[" in a and b.lstrip().startswith("[")]
+    assert wrapped
+    for first, second in wrapped:
+        assert second.index("[") == first.index("[[") + 1, (first, second)
+
+
+def test_the_cure_of_a_wide_output_cuts_no_integers():
+    def attention(q, k, v, cured=True):
+        whole = [x if x.dtype.kind == "f" or not cured else x.astype(np.float64) for x in (q, k, v)]
+        return textbook(*(x.astype(np.float64) for x in whole)).astype(whole[2].dtype)
+
+    assert (
+        "where integers were made float64 at the beginning"
+        in rg.check(lambda q, k, v: textbook(q, k, v * 1.0).astype(float))["OUT_DTYPE"].mend
+    )
+    assert not {"OUT_DTYPE", "INT_INPUT_TRUNCATED"} & set(rg.check(attention).names)
+    assert "INT_INPUT_TRUNCATED" in rg.check(lambda q, k, v: attention(q, k, v, False)).names
+
+
+@pytest.mark.parametrize(
+    "call", [lambda fn: fn, lambda fn: lambda q, k, v, n: fn(q, k, v), lambda fn: lambda q, k, v: {"out": fn(q, k, v)}]
+)
+def test_what_cannot_be_called_is_told_of_a_function_around_it(call):
+    def only_64(q, k, v):
+        if q.shape[-1] != 64:
+            raise ValueError("only 64")
+        return textbook(q, k, v)
+
+    finding = rg.check(call(only_64))["REFUSES"]
+    assert finding.level == "fault"
+    assert "is checked by a function of query, key and value around it" in finding.mend
 
 
 def test_a_function_that_refuses_everything():

@@ -130,7 +130,12 @@ def test_the_replay_runs_until_the_function_is_mended(check):
     assert code == 0
     assert "no sign of SCALE_MISSING: mended" in said
     said = check("attention.py:attention", "--replay", "scale_missing")
-    assert said == (0, "", "regard: SCALE_MISSING is not found any more\n")
+    assert said == (0, "", "regard: SCALE_MISSING is not found; found: nothing\n")
+    Path("attention.py").write_text(HALF.format("/ q.shape[-1]"))
+    code, out, err = check("attention.py:attention", "--replay", "SCALE_MISSING", "-o", "none.py")
+    assert (code, out) == (1, "")
+    assert err.startswith("regard: SCALE_MISSING is not found, and none.py is not written; found: SCALE_1_OVER_D")
+    assert not Path("none.py").exists()
 
 
 def test_a_program_is_the_same_in_every_encoding(check):
@@ -165,9 +170,20 @@ def test_list_and_explain(check):
     code, out, _ = check("--explain", "mask_fill_small")
     assert code == 0
     assert out.startswith("MASK_FILL_SMALL  (fault, mask)\n")
-    for part in ("why it matters ", "how to mend it ", "known with -1, "):
+    for part in ("\nwhy it matters   ", "\nhow to mend it   ", "\nvariants         -1, "):
         assert part in out
-    assert "known with a plain sum, a plain mean\n" in check("--explain", "DELTA_UNWEIGHTED")[1]
+    assert "\nvariants         a plain sum, a plain mean\n" in check("--explain", "DELTA_UNWEIGHTED")[1]
+    assert "\nvariants         plain, from the start\n" in check("--explain", "CAUSAL_PLUS_ONE")[1]
+
+
+def test_an_explanation_has_the_shells_words_and_says_whose_it_is(check):
+    assert "declare --causal top-left if" in " ".join(check("--explain", "CAUSAL_TOP_LEFT")[1].split())
+    out = " ".join(check("--explain", "REFUSES")[1].split())
+    assert "a fault where every call does" in out
+    assert "(--layout, --mask), or say with --supports what" in out
+    out = check("--explain", "mha_scale_dmodel")[1]
+    assert out.startswith("MHA_SCALE_DMODEL is another name of\nSCALE_D_MODEL  (fault, scale)\n")
+    assert "\nother names      MHA_SCALE_DMODEL\n" in out
 
 
 MESSAGES = [

@@ -140,10 +140,24 @@ def test_picture(plan):
     assert drawn[1] in plan(*asked, "--head", 1)[1]
     assert facts(plan, *asked)["picture"] == drawn[0]
     assert "head: there is no head 2" in plan(*asked, "--head", 2)[2]
-    code, out, err = plan("2,1,9,64", "--mask", "KeyLengths([3, 5])", "--picture")
-    assert (code, out) == (2, "")
-    assert err.startswith("regard: --picture draws one head of one batch entry, for which this holds: KeyLengths has")
-    assert "--q-offset differs between them" in plan("2,1,9,64", "--q-offset", "1,2", "--picture")[2]
+
+
+def test_picture_of_a_batch_entry(plan):
+    lengths = rg.KeyLengths([3, 5])
+    asked = ["2,1,9,64", "--mask", "KeyLengths([3, 5]) & Causal()", "--picture"]
+    for batch in (0, 1):
+        mask = lengths & rg.Causal()
+        drawn = mask.picture(9, 9, batch=batch, tile_keys=rg.plan(*[like(2, 1, 9, 64)] * 3, mask=mask).tile_keys)
+        assert str(drawn) in plan(*asked, "--batch", batch)[1]
+        of_six = plan("3,2,1,9,64", *asked[1:], "--batch", 4 + batch)[1]  # entry (2, batch) of (3, 2)
+        assert str(drawn) in of_six
+        apart = plan("2,1,9,64", "--q-offset", "1,2", "--mask", "Causal()", "--picture", "--batch", batch)[1]
+        assert f"the first at position {1 + batch}" in apart
+    assert (
+        plan(*asked, "--batch", 2)[2]
+        == "regard: batch: there is no entry 2 in the scores, which is made for 2, from 0 on\n"
+    )
+    assert plan("9,64", "--picture", "--batch", 1)[0] == 2
 
 
 # --- files ----------------------------------------------------------------------------------------

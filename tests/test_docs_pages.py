@@ -229,6 +229,23 @@ def test_every_public_name_is_on_one_page():
     assert public <= set(named)
 
 
+def nameless(pages):
+    """References to an equation of another page that do not say which page: each page counts from (1)."""
+    homes = {label: name for name, text in pages.items() for label in re.findall(r"\$\$ \(([\w-]+)\)$", text, re.M)}
+    return [
+        (name, found[1])
+        for name, text in pages.items()
+        for found in re.finditer(r"\{eq\}`([\w-]+)`(?!\s+of\s+\[)", text)
+        if homes[found[1]] != name
+    ]
+
+
+def test_an_equation_of_another_page_is_told_with_its_page():
+    assert nameless({"a": "$$ 1 $$ (one)", "b": "by {eq}`one` of [page 1](a.md)"}) == []
+    assert nameless({"a": "$$ 1 $$ (one)", "b": "by {eq}`one`"}) == [("b", "one")]
+    assert nameless({page.name: page.read_text() for page in PAGES}) == []
+
+
 def test_no_page_fetches_anything():
     from offline import fetched
 

@@ -284,7 +284,7 @@ def test_blocks_that_fit(shape, block):
     assert rg.Blocks(np.ones(shape, bool), block).check(SCORES) is None
 
 
-@pytest.mark.parametrize("f", [None, 3, rg.Causal(), np.ones((2, 2), bool)])
+@pytest.mark.parametrize("f", [None, 3, rg.Causal(), np.ones((2, 2), bool), lambda p, j: j <= p, np.less])
 def test_from_function_takes_functions(f):
     with pytest.raises(rg.MaskError) as error:
         rg.from_function(f)

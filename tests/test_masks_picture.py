@@ -65,7 +65,7 @@ def test_materialize_checks_what_the_mask_holds():
     ("use", "name"),
     [(use, name) for use in ("materialize", "picture") for name in ("queries", "keys")]
     + [("materialize", "heads"), ("materialize", "lead"), ("picture", "block_rows"), ("picture", "tile_keys")]
-    + [("picture", "head")],
+    + [("picture", "head"), ("picture", "batch")],
 )
 @pytest.mark.parametrize("value", [-1, 2.0, True, "3"])
 def test_sizes_are_natural_numbers(use, name, value):
@@ -247,6 +247,45 @@ def test_tiles_are_those_of_the_dense_table(case, tile, most):
         assert max(picture.kept.shape) <= most
         np.testing.assert_array_equal(picture.verdicts, dense_count(table, picture.cell))
         assert_draws(picture, table)
+
+
+TWO_OF_THREE = rg.Dense(np.arange(2 * 4 * 6).reshape(2, 1, 4, 6) % 5 > 1)
+
+
+@pytest.mark.parametrize("most", [2, 64])
+@pytest.mark.parametrize(
+    ("mask", "lead"),
+    [
+        (rg.KeyLengths([2, 5, 0]), (3,)),
+        (rg.Causal() & rg.KeyPadding(np.arange(12).reshape(2, 6) % 3 > 0), (2,)),
+        (rg.KeyLengths([[2], [3]]) & rg.Documents([[0, 1, 1, 2], [0, 0, 0, 1]], [0, 0, 1, 1, 2, 2]), (2, 2)),
+        (TWO_OF_THREE | rg.Causal(), (2,)),
+        (rg.Blocks(np.eye(2, dtype=bool)[:, None, None], 4) & ~rg.KeyLengths(1), (2,)),
+        (rg.PerHead([rg.KeyLengths([2, 5]), rg.Causal()]), (2,)),
+        (rg.from_function(lambda b, h, p, j: j <= p + b) & rg.KeyLengths([6, 6]), (2,)),
+    ],
+    ids=lambda value: None if isinstance(value, tuple) else repr(value)[:30],
+)
+def test_each_batch_entry_can_be_drawn(monkeypatch, mask, lead, most):
+    monkeypatch.setattr(_picture, "MAX_CELLS", most)
+    heads, offsets = mask.heads or 1, np.arange(math.prod(lead)).reshape(lead)
+    tables = mask.materialize(4, 6, lead=lead, q_offset=offsets)
+    for batch, entry in enumerate(np.ndindex(lead)):
+        for head in range(heads):
+            picture = mask.picture(4, 6, q_offset=offsets, batch=batch, head=head, block_rows=2, tile_keys=3)
+            assert_draws(picture, tables[entry][head])
+            assert f"batch entry {', '.join(map(str, entry))}" in picture.title()
+    with pytest.raises(rg.ShapeError, match=f"there is no entry {math.prod(lead)} in .* made for {math.prod(lead)}"):
+        mask.picture(4, 6, batch=math.prod(lead))
+
+
+def test_a_mask_for_any_batch_has_every_entry():
+    for mask in (rg.Causal(), rg.KeyLengths([4]), rg.Dense(np.tri(4, 6, dtype=bool)[None, None])):
+        assert (mask.picture(4, 6, batch=9).kept == mask.picture(4, 6).kept).all()
+    later = rg.from_function(lambda b, h, p, j: j <= p + b)
+    assert_draws(later.picture(4, 6, batch=2), np.tri(4, 6, 2, dtype=bool))
+    with pytest.raises(rg.MaskError, match=r"leading axes \(2,\) and \(3,\), which do not broadcast"):
+        (rg.KeyLengths([1, 2]) & rg.KeyLengths([1, 2, 3])).picture(4, 6)
 
 
 # SVG

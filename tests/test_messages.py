@@ -166,6 +166,13 @@ def test_names_of_other_libraries(call, name, ours):
     assert name in str(caught.value)
 
 
+@pytest.mark.parametrize("call", [rg.attention, rg.attention_forward, rg.plan])
+@pytest.mark.parametrize("mask", [None, np.ones((3, 7), bool), rg.Causal()])
+def test_a_mask_by_position_is_told_its_name(call, mask):
+    with pytest.raises(TypeError, match=r"and 4 arguments were given: name the others, mask= for .* bias= for a float"):
+        call(Q, K, V, mask)
+
+
 def test_classes_and_shapes_in_place_of_values():
     refused(rg.MaskError, "Causal(...), with parentheses", mask=rg.Causal)
     refused(rg.DTypeError, "query is of type tuple", ".shape and .dtype", query=(2, 3), call=rg.plan)

@@ -113,6 +113,6 @@ def test_printed_it_says_every_line_by_its_name():
     assert [line[:12].strip() for line in lines] == list(made.told())
     assert [line[12:] for line in lines] == list(made.told().values())
     assert lines[0].endswith("(1, 8, 200, 4000), 8 heads, 2 of key and value, D 64, Dv 64, float32")
-    assert lines[1].endswith("scale 0.125, softcap 9.5, bias")
+    assert lines[1] == f"{'scale':<12}0.125, softcap 9.5, bias"
     assert lines[2].endswith("Causal(), query 0 at position 3800")
     assert f"mask bands {made.tiles.mask_bytes:,} bytes, bias tables {made.tiles.bias_bytes:,} bytes" in lines[-1]

@@ -1,6 +1,7 @@
 """Threads and targets: the context manager, the environment, fork, Ctrl-C."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -104,6 +105,32 @@ def test_amx_without_amx_is_refused_with_the_reason():
         return
     with pytest.raises(rg.UnsupportedError, match=r"target is 'amx', but .*(AMX|not compiled)"):
         rg.config(target="amx")
+
+
+def test_a_target_of_another_family_is_refused_in_a_sentence(monkeypatch):
+    monkeypatch.setattr(_runtime._native, "targets", lambda: [("scalar", True, "runs everywhere")])
+    infos = _runtime.describe.__wrapped__()
+    monkeypatch.setattr(_runtime, "describe", lambda: infos)
+    with pytest.raises(rg.UnsupportedError, match="'neon', but it is not compiled for this processor family; the targ"):
+        rg.config(target="neon")
+
+
+def test_a_configuration_says_that_it_is_for_a_block():
+    assert repr(rg.config(num_threads=1, target="scalar")) == (
+        "config(num_threads=1, target='scalar'): changes nothing yet; it is for a with block, and holds inside of it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("threads", "'threads'; did you mean num_threads=?; the settings"),
+        ("x", "'x'; the settings are num_threads"),
+    ],
+)
+def test_a_setting_that_does_not_exist_is_told_those_that_do(name, said):
+    with pytest.raises(TypeError, match=re.escape(f"there is no setting {said}")):
+        rg.config(**{name: 2})
 
 
 def test_plan_names_the_engine():

@@ -77,7 +77,7 @@ def gradient() -> Table:
             m = measure(d, scaled)
             median = num(m.median_gradient, 4) if m.median_gradient > 1e-3 else sci(m.median_gradient)
             rows.append((str(d), "1/√d" if scaled else "none", num(m.mean_gradient, 3), median, percent(m.dead)))
-    return Table(["d", "scale", "mean of |dS| / |dP|", "median", "dead rows (below 0.001)"], rows)
+    return Table(["d", "scale", "mean of |ds| / |dw|", "median", "dead rows (below 0.001)"], rows)
 
 
 def histogram() -> Picture:

@@ -54,7 +54,7 @@ def mistakes() -> Table:
         ("right", e / e.sum()),
         ("no division by the sum, but the shift", np.exp(s - s.max())),
         ("exp2 for exp", 2**s / (2**s).sum()),
-        ("1 added to the sum (a sink of score 0)", e / (1 + e.sum())),
+        ("1 added to the sum, as by one more key of score 0 and value 0", e / (1 + e.sum())),
         ("softmax twice", np.exp(e / e.sum()) / np.exp(e / e.sum()).sum()),
     ]
     out = [(name, num(w.sum()), num((w @ V)[0, 0])) for name, w in rows]

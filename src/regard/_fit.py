@@ -109,3 +109,28 @@ def check_offset(offset: int | Offsets, lead: tuple[int, ...]) -> None:
             f"q_offset has shape {offset.shape} and the leading (batch) axes are {lead}: give one int, or ints that "
             "broadcast against those axes"
         )
+
+
+def batch_of(lead: tuple[int, ...], offset: int | Offsets) -> tuple[int, ...]:
+    """Leading axes of a mask and of the offsets together; where they do not fit, the mask's, for whose check it is."""
+    shape = offset.shape if isinstance(offset, Offsets) else ()
+    try:
+        return np.broadcast_shapes(lead, shape)
+    except ValueError:
+        return lead
+
+
+def entry_of(mask: str, batch: int, lead: tuple[int, ...]) -> tuple[int, ...]:
+    """Index of a batch entry, counted in C order."""
+    batch, entries = as_size("batch", batch), math.prod(lead)
+    if batch >= entries:
+        raise ShapeError(f"batch: there is no entry {batch} in {mask}, which is made for {entries}, from 0 on")
+    return tuple(int(i) for i in np.unravel_index(batch, lead)) if lead else ()
+
+
+def offset_at(offset: int | Offsets, entry: tuple[int, ...]) -> int:
+    """Position of query 0 in one batch entry."""
+    if not isinstance(offset, Offsets):
+        return offset
+    at = entry[len(entry) - len(offset.shape) :]
+    return int(offset.array()[tuple(i if size > 1 else 0 for i, size in zip(at, offset.shape, strict=True))])

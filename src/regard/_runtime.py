@@ -6,15 +6,20 @@ import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from regard import _native
 from regard._cached import cached_attribute
 from regard._errors import UnsupportedError
 from regard._types import as_int
 
+if TYPE_CHECKING:
+    from typing_extensions import Never
+
+_CONFIGURED = ("num_threads", "target", "row_invariant")
 # From the lowest to the highest; of neon and the others a build has one family's. Those of OPT_IN are for who asks:
 # amx is tested on a model of its instruction and in an emulator, and has not run on a machine that has it.
 TARGETS = ("scalar", "neon", "avx2", "avx512", "avx512_bf16", "amx")
@@ -26,8 +31,8 @@ LEAST_TERMS = {("avx512_bf16", "bfloat16"): 2.0**-126} | {
     ("amx", dtype): 2.0**-126 for dtype in ("float32", "float16", "bfloat16")
 }
 _MAX_THREADS = 1024
-# Target, the reason for it, threads at most: None where as many as there are processors, which are counted when there is
-# work for more than one; and whether a row has the same bits in every call.
+# Target, the reason for it, threads at most (None where as many as there are processors, which are counted when there
+# is work for more than one), and whether a row has the same bits in every call.
 Engine: TypeAlias = tuple[str, str, int | None, bool]
 
 
@@ -89,7 +94,8 @@ def _check_target(value: Any, source: str) -> str:
     usable = ", ".join(info.name for info in describe() if info.usable)
     if not isinstance(value, str) or value not in known:
         raise UnsupportedError(f"{source} is {value!r}; the targets that this machine can use are {usable}")
-    refusal = _native.enable(value) if known[value].usable else known[value].why
+    info = known[value]
+    refusal = _native.enable(value) if info.usable else info.why if info.compiled else f"it is {info.why}"
     if refusal:
         raise UnsupportedError(
             f"{source} is {value!r}, but {refusal}; the targets that this machine can use are {usable}"
@@ -151,6 +157,10 @@ class Configuration:
     def __init__(self, changes: dict[str, Any]) -> None:
         self._changes = changes
 
+    def __repr__(self) -> str:
+        changes = ", ".join(f"{name}={value!r}" for name, value in self._changes.items() if name != "source")
+        return f"config({changes}): changes nothing yet; it is for a with block, and holds inside of it"
+
     def __enter__(self) -> None:
         _settings.set(replace(settings(), outer=_settings.get(), **self._changes))
 
@@ -161,12 +171,16 @@ class Configuration:
 
 
 def config(
-    *, num_threads: int | None = None, target: str | None = None, row_invariant: bool | None = None
+    *,
+    num_threads: int | None = None,
+    target: str | None = None,
+    row_invariant: bool | None = None,
+    **unknown: Never,
 ) -> Configuration:
     """Set threads, instruction set or the promise of equal bits for the calls inside a ``with`` block.
 
-    The setting is a `contextvars.ContextVar`: other threads and other asyncio tasks do not see it. The number of threads
-    changes no float of any result.
+    The setting is a `contextvars.ContextVar`: other threads and other asyncio tasks do not see it. The number of
+    threads changes no float of any result.
 
     Parameters
     ----------
@@ -177,9 +191,9 @@ def config(
     row_invariant : bool, optional
         Whether a query row has the same bits in every call of one target: alone as in a prefill, whatever rows are
         beside it and however its keys lie in memory. Default: True. With False `attention` may add q · k in the order
-        that is fastest, within the same error bound: today where, with AVX2 or AVX-512, one float32 query row meets the keys of
-        its own head (D a multiple of 16, up to 512), as when decoding without grouped heads. Threads still change nothing.
-        `attention_forward` is row invariant always where it is asked for more than the output.
+        that is fastest, within the same error bound: today where, with AVX2 or AVX-512, one float32 query row meets the
+        keys of its own head (D a multiple of 16, up to 512), as when decoding without grouped heads. Threads still
+        change nothing. `attention_forward` is row invariant always where it is asked for more than the output.
 
     Raises
     ------
@@ -197,6 +211,9 @@ def config(
     ...     print(rg.plan(x, x, x).target)
     scalar
     """
+    for name in unknown:
+        meant = "".join(f"; did you mean {close}=?" for close in get_close_matches(name, _CONFIGURED, n=1))
+        raise TypeError(f"there is no setting {name!r}{meant}; the settings are {', '.join(_CONFIGURED)}")
     changes: dict[str, Any] = {}
     if num_threads is not None:
         changes["num_threads"] = _check_threads(num_threads, "num_threads")

@@ -97,7 +97,7 @@ def attention_forward(
         keep = np.broadcast_to(True if kept is None else kept, g.shape)
         W, lse = _softmax(S, keep, sink)
         # [output]
-        O = _weighted_sum(W, V, keep)  # noqa: E741
+        O = _weighted_sum(W, V, keep)
         # [/output]
     give = given.library.give
     return Materialised(
@@ -300,8 +300,8 @@ def _fold_keys(
 ) -> Array:
     g = problem.geometry
     m = np.full((*g.lead, g.heads, len(rows), 1), -np.inf, Q.dtype)
-    l = np.zeros_like(m)  # noqa: E741
-    O = np.zeros((*m.shape[:-1], problem.dv), Q.dtype)  # noqa: E741
+    l = np.zeros_like(m)
+    O = np.zeros((*m.shape[:-1], problem.dv), Q.dtype)
     seen = np.zeros(m.shape, bool)
     for first in range(0, g.keys, block_keys):
         keys = np.arange(first, min(first + block_keys, g.keys))
@@ -314,13 +314,13 @@ def _fold_keys(
         alpha = np.exp(m - base)
         S -= base
         P = np.exp(S, out=S)
-        l = alpha * l + P.sum(axis=-1, keepdims=True)  # noqa: E741
-        O = alpha * O + (P @ V_tile if keep is None else _weighted_sum(P, V_tile, keep))  # noqa: E741
+        l = alpha * l + P.sum(axis=-1, keepdims=True)
+        O = alpha * O + (P @ V_tile if keep is None else _weighted_sum(P, V_tile, keep))
         m = m_new
         # [/fold]
-    O = O / np.where(seen, l, 1)  # noqa: E741
+    O = O / np.where(seen, l, 1)
     if sink is not None:  # once, at the end: it takes its share of the whole
-        O = O / (1 + np.exp(sink - (m + np.log(l))))  # noqa: E741
+        O = O / (1 + np.exp(sink - (m + np.log(l))))
     return np.where(seen, O, 0)
 
 
@@ -331,7 +331,7 @@ def _softmax(S: Array, keep: BoolArray, sink: Array | None) -> tuple[Array, Arra
     empty = ~keep.any(axis=-1, keepdims=True)
     P = np.exp(S - np.where(empty, 0, m))  # the shift cancels in P / l; it prevents overflow
     P = np.where(keep, P, 0)
-    l = P.sum(axis=-1, keepdims=True)  # noqa: E741 the lesson's name
+    l = P.sum(axis=-1, keepdims=True)
     W = np.where(keep, P / np.where(empty, 1, l), 0)
     lse = np.where(empty, -np.inf, m + np.log(l))
     # [/softmax]

@@ -13,7 +13,7 @@ from regard._attention.weights import Weights
 from regard._engine import Prepared
 from regard._errors import UnsupportedError
 from regard._plan import Plan, make_plan, make_problem, read
-from regard._plan.options import refuse_unknown
+from regard._plan.options import refuse_positional, refuse_unknown
 from regard._types import Array, score_dtype
 from regard.biases import as_bias
 from regard.state import AttentionState
@@ -93,7 +93,7 @@ def attention(
     query: _ArrayT,
     key: Any,
     value: Any,
-    *,
+    *extra: Never,
     mask: Any = None,
     bias: Any = None,
     q_offset: Any = None,
@@ -181,6 +181,8 @@ def attention(
      [0.268941 0.731059]
      [0.725931 0.725931]]
     """
+    if extra:
+        refuse_positional(extra)
     operands = Operands.of(query, key, value, bias, sinks)
     call, target = _prepare(operands, out, mask, q_offset, scale, softcap, dropout, unknown)
     call.run(operands, target)
@@ -192,7 +194,7 @@ def attention_forward(
     query: Any,
     key: Any,
     value: Any,
-    *,
+    *extra: Never,
     mask: Any = None,
     bias: Any = None,
     q_offset: Any = None,
@@ -226,6 +228,8 @@ def attention_forward(
     >>> print(res.lse.round(6), res.weights[0, 1:].round(6))
     [1.794377] [0.274069 0.451863]
     """
+    if extra:
+        refuse_positional(extra)
     operands = Operands.of(query, key, value, bias, sinks)
     call, target = _prepare(operands, out, mask, q_offset, scale, softcap, dropout, unknown)
     aux = _as_aux(aux)
@@ -246,7 +250,7 @@ def plan(
     query: HasShapeAndDType,
     key: HasShapeAndDType,
     value: HasShapeAndDType,
-    *,
+    *extra: Never,
     mask: Any = None,
     bias: Any = None,
     q_offset: Any = None,
@@ -272,6 +276,8 @@ def plan(
     >>> full.skipped, 0.4 < causal.skipped / full.visited < 0.5
     (0, True)
     """
+    if extra:
+        refuse_positional(extra)
     chosen = make_plan(
         make_problem(
             query, key, value, mask=mask, bias=bias, q_offset=q_offset, scale=scale, softcap=softcap,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -59,6 +59,14 @@ def refuse_unknown(unknown: dict[str, Any]) -> None:
             raise TypeError(f"{name}= is another library's argument; here write {_PEERS[name]}")
         meant = "".join(f"; did you mean {close}=?" for close in get_close_matches(name, _OPTIONS, n=1))
         raise TypeError(f"there is no argument {name!r}{meant}; the options are {', '.join(_OPTIONS)}")
+
+
+def refuse_positional(extra: tuple[Any, ...]) -> NoReturn:
+    """Raise TypeError for more arguments than the three arrays, as torch takes its mask."""
+    raise TypeError(
+        f"query, key and value are passed by position, and {3 + len(extra)} arguments were given: name the others, "
+        "mask= for a bool array (True = may attend) or a mask such as rg.Causal(), bias= for a float array"
+    )
 
 
 def as_mask(mask: Any) -> Mask:

@@ -127,7 +127,7 @@ class Plan:
         shared = f", {p.kv_heads} of key and value" if p.kv_heads != g.heads else ""
         lines = {
             "scores": f"{g.user_shape}, {g.heads} heads{shared}, D {p.d}, Dv {p.dv}, {p.dtype}",
-            "score map": f"scale {p.scale:.6g}" + (f", softcap {p.softcap:g}" if p.softcap else "")
+            "scale": f"{p.scale:.6g}" + (f", softcap {p.softcap:g}" if p.softcap else "")
             + (", bias" if p.bias else "") + (", sinks" if p.sinks else ""),
             "mask": f"{p.mask!r}, query 0 at position {self.facts()['q_offset']}",
             "engine": f"native tiles, {self.target} ({self.why})",
@@ -135,9 +135,8 @@ class Plan:
         }  # fmt: skip
         if tiles is not None:
             lines["tiles"] = (
-                f"{self.block_rows} queries x {self.tile_keys} keys: {tiles.visited:,} of "
-                f"{tiles.visited + tiles.skipped:,} visited, {tiles.partial:,} of them partial; "
-                f"{tiles.skipped:,} skipped"
+                f"{tiles.visited:,} of {tiles.visited + tiles.skipped:,} visited, {tiles.partial:,} of them partial; "
+                f"{tiles.skipped:,} skipped; each of up to {self.block_rows} queries x {self.tile_keys} keys"
             )
             parts = [f"scratch {self.threads * self.scratch_bytes:,} bytes"]
             parts += [f"mask bands {tiles.mask_bytes:,} bytes"] if tiles.mask_bytes else []

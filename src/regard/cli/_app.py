@@ -174,8 +174,10 @@ def plan(
         str | None, typer.Option(help="Instruction set; regard info lists them. Default: the highest there is.")
     ] = None,
     picture: Annotated[
-        bool, typer.Option("--picture", help="Draw the mask of one head, and what becomes of each tile.")
+        bool,
+        typer.Option("--picture", help="Draw the mask of one head and batch entry, and what becomes of each tile."),
     ] = False,
+    batch: Annotated[int, typer.Option(help="Batch entry that --picture draws, counted from 0.")] = 0,
     head: Annotated[int, typer.Option(help="Query head that --picture draws, counted from 0.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -194,7 +196,7 @@ def plan(
     show_plan(
         PlanRequest(
             tuple(arrays), key, value, bias, sinks, dtype, mask, q_offset, scale, softcap, threads, target,
-            picture, head, as_json,
+            picture, batch, head, as_json,
         )
     )  # fmt: skip
 

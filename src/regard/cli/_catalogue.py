@@ -14,6 +14,7 @@ from regard.check.gradients import CATALOGUE as GRADIENTS
 from regard.check.report._names import Entry, by_name, entries
 
 from ._console import text_console
+from ._shell import check_in_shell
 
 
 def show_list() -> None:
@@ -51,10 +52,12 @@ def show_explanation(name: str) -> None:
     """Print what a name stands for, why it matters and how to mend it."""
     entry = entry_of(name)
     lines = [f"{entry.name}  ({entry.level}, {entry.group})", entry.does, ""]
-    lines += [f"why it matters   {entry.why}", f"how to mend it   {entry.mend}"]
+    if name.upper() != entry.name:
+        lines.insert(0, f"{name.upper()} is another name of")
+    lines += [f"why it matters   {entry.why}", f"how to mend it   {check_in_shell(entry.mend)}"]
     if entry.also:
-        lines.append(f"the same function as {', '.join(entry.also)}")
-    variants = {fault.name: tuple(filter(None, fault.variants)) for fault in (*CATALOGUE, *GRADIENTS)}
-    if variants.get(entry.name):
-        lines.append(f"known with {', '.join(filter(None, variants[entry.name]))}")
+        lines.append(f"other names      {', '.join(entry.also)}")
+    variants = next((tuple(fault.variants) for fault in (*CATALOGUE, *GRADIENTS) if fault.name == entry.name), ())
+    if any(variants):
+        lines.append(f"variants         {', '.join(label or 'plain' for label in variants)}")
     text_console().print(Text("\n".join(lines)))

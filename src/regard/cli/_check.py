@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,17 +23,12 @@ from regard.check import Apart, Finding, Report, check_apart
 from ._catalogue import entry_of, show_explanation, show_list
 from ._console import text_console
 from ._printable import printable
+from ._shell import check_in_shell
 
 STREAM = "-"
 # Exit code where nothing was checked.
 NOTHING = 2
 _ADVICE = ("why it matters", "how to mend it")
-_OPTIONS = (
-    "layout", "mask", "causal", "window", "empty_row", "supports", "expected", "library", "memory", "dtype", "seed",
-    "budget_s", "timeout_s",
-)  # fmt: skip
-_SUBJECT = re.compile(rf"^({'|'.join(_OPTIONS)})(?= (?:is|has) )")
-_PASSED = re.compile(rf"\b({'|'.join(_OPTIONS)})=['\"]?([\w-]+)['\"]?")
 
 
 @dataclass(frozen=True)
@@ -89,7 +83,7 @@ def _show_check(target: str, asked: CheckRequest) -> int:
         with _bar(target) as progress:
             apart = check_apart(target, timeout_s=asked.timeout, progress=progress, **options)
     except (ValueError, TypeError) as error:
-        raise RegardError(_in_shell(str(error))) from None
+        raise RegardError(check_in_shell(str(error))) from None
     report = apart.report
     if asked.junit is not None:
         _write(asked.junit, report.junit(), "--junit")
@@ -109,16 +103,6 @@ def _reason(text: str) -> tuple[str, str]:
     if not (sign and name and reason):
         raise RegardError(f"--expected is {text!r}; write a finding and why it is as it is: NAME=reason")
     return name, reason
-
-
-def _in_shell(message: str) -> str:
-    """Put options in place of Python's arguments, in a message of the library's."""
-
-    def option(name: str) -> str:
-        return f"--{name.removesuffix('_s').replace('_', '-')}"
-
-    message = _SUBJECT.sub(lambda found: option(found[1]), message)
-    return _PASSED.sub(lambda found: f"{option(found[1])} {found[2]}", message)
 
 
 @contextmanager
@@ -152,12 +136,13 @@ def _utf8(text: str) -> bytes:
 
 
 def _replay(report: Report, name: str, output: str) -> int:
-    """Print the program that shows a finding, or write it to a file; 0 if there is no such finding any more."""
+    """Print the program that shows a finding, or write it to a file; without the finding, say so."""
     if name not in report.names:
         if report.unfinished:
             raise RegardError(f"{name} is not found, in a check that did not come to its end: try a longer --budget")
-        print(f"regard: {name} is not found any more", file=sys.stderr)
-        return 0
+        file = "" if output == STREAM else f", and {output} is not written"
+        print(f"regard: {name} is not found{file}; found: {', '.join(report.names) or 'nothing'}", file=sys.stderr)
+        return report.exit_code
     script = report[name].script
     if not script:
         raise RegardError(f"{name} has no script: it takes several calls to see it; leave --replay out")
@@ -200,7 +185,7 @@ def _panel(finding: Finding, target: str) -> Panel:
     head, *lines = (printable(line.removeprefix("  ")) for line in str(finding).splitlines())
     title, _, certainty = head.partition("  ")
     texts = [*lines[:1], certainty.strip("()"), *(line for line in lines[1:] if not line.startswith(_ADVICE))]
-    advice = [("why", "", finding.why), ("mend", "", finding.mend)]
+    advice = [("why", "", finding.why), ("mend", "", check_in_shell(finding.mend))]
     if finding.script:
         advice.append(("show", "", f"regard check {target} --replay {finding.name}"))
     body = Group(Text("\n".join(texts)), _pairs(advice))

@@ -19,6 +19,7 @@ from rich.text import Text
 from regard import _runtime
 from regard._attention.forward import plan
 from regard._errors import AlignmentError, DTypeError, MaskError, RegardError, ShapeError, UnsupportedError
+from regard._fit import entry_of, offset_at
 from regard._libraries import bfloat16
 from regard._plan import Plan, make_plan, make_problem
 from regard._plan.shapes import MAX_AXES
@@ -55,6 +56,7 @@ class PlanRequest:
     threads: int | None
     target: str | None
     picture: bool
+    batch: int
     head: int
     as_json: bool
 
@@ -65,7 +67,7 @@ def show_plan(asked: PlanRequest) -> None:
         made = _made(asked)
     except RegardError as error:
         raise in_shell(error) from None
-    picture = _picture(made, asked.head) if asked.picture else None
+    picture = _picture(made, asked.batch, asked.head) if asked.picture else None
     if asked.as_json:
         facts = {**made.facts(), **({"picture": picture} if picture else {})}
         sys.stdout.write(json.dumps(facts, indent=2) + "\n")
@@ -199,19 +201,25 @@ def _patience(uncounted: Plan) -> AbstractContextManager[object]:
     return Console(stderr=True).status(f"counting {tiles:,} tiles") if tiles > _PATIENCE_TILES else nullcontext()
 
 
-def _picture(made: Plan, head: int) -> str:
-    problem, geometry = made.problem, made.problem.geometry
-    if not isinstance(geometry.q_offset, int):
-        raise AlignmentError("--picture draws one batch entry, and --q-offset differs between them: give one int")
+def _picture(made: Plan, batch: int, head: int) -> str:
+    mask, geometry = made.problem.mask, made.problem.geometry
+    entry = entry_of("the scores", batch, geometry.lead)
     try:
         return str(
-            problem.mask.picture(
-                geometry.queries, geometry.keys, q_offset=geometry.q_offset, head=head,
-                block_rows=made.block_rows, tile_keys=made.tile_keys,
+            mask.picture(
+                geometry.queries, geometry.keys, q_offset=offset_at(geometry.q_offset, entry),
+                batch=_counted(entry, mask.lead), head=head, block_rows=made.block_rows, tile_keys=made.tile_keys,
             )
         )  # fmt: skip
     except RegardError as error:
         raise MaskError(f"--picture draws one head of one batch entry, for which this holds: {error}") from None
+
+
+def _counted(entry: tuple[int, ...], lead: tuple[int, ...]) -> int:
+    """Count a batch entry of the scores among those of a mask, some of whose leading axes may be 1 or missing."""
+    at = entry[len(entry) - len(lead) :]
+    own = [i if size > 1 else 0 for i, size in zip(at, lead, strict=True)]
+    return int(np.ravel_multi_index(own, lead)) if lead else 0
 
 
 def _table(made: Plan) -> Table:

@@ -27,3 +27,21 @@ def in_shell(error: RegardError) -> RegardError:
         text = pattern.sub(words, text)
     text = _ARGUMENT.sub(lambda found: _OPTIONS[found[1]] + (" " if found[2] else ""), text)
     return type(error)(_SUBJECT.sub(lambda found: _OPTIONS[found[0]], text))
+
+
+_CHECK_OPTIONS = "|".join((
+    "layout", "mask", "causal", "window", "empty_row", "supports", "expected", "library", "memory", "dtype", "seed",
+    "budget_s", "timeout_s", "strict",
+))  # fmt: skip
+_CHECKED = re.compile(rf"^({_CHECK_OPTIONS})(?= (?:is|has) )")
+_DECLARED = re.compile(rf"\b({_CHECK_OPTIONS})=(?:True|['\"]?([\w-]+)['\"]?|(?=[,;) ]))")
+
+
+def check_in_shell(message: str) -> str:
+    """Put the options of ``regard check`` in place of Python's arguments, in a message of the library's."""
+
+    def option(name: str) -> str:
+        return f"--{name.removesuffix('_s').replace('_', '-')}"
+
+    message = _CHECKED.sub(lambda found: option(found[1]), message)
+    return _DECLARED.sub(lambda found: option(found[1]) + (f" {found[2]}" if found[2] else ""), message)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from regard._cached import cached_attribute
 from regard._errors import MaskError, ShapeError
-from regard._fit import as_geometry, as_size
+from regard._fit import as_geometry, as_offset, as_size, batch_of, entry_of, offset_at
 from regard._types import BoolArray, Geometry, IntArray
 
 from ._evaluate import chunks, indices
@@ -109,12 +109,13 @@ class Mask(Expression):
         queries: int,
         keys: int,
         *,
-        q_offset: int = 0,
+        q_offset: int | npt.ArrayLike = 0,
+        batch: int = 0,
         head: int = 0,
         block_rows: int = 96,
         tile_keys: int = 96,
     ) -> Picture:
-        """Draw the mask for one head, in text and as SVG, with what becomes of each tile.
+        """Draw the mask for one head of a batch entry, in text and as SVG, with what becomes of each tile.
 
         Parameters
         ----------
@@ -122,7 +123,10 @@ class Mask(Expression):
             Sizes of the scores. Up to 64 of each, every pair is drawn; above, tiles are, several to a cell where
             they are many.
         q_offset
-            Position of query 0.
+            Position of query 0, or one per batch entry.
+        batch
+            Batch entry to draw, where the mask tells them apart; of several leading axes their entries are counted in
+            C order.
         head
             Query head to draw, where the mask tells heads apart.
         block_rows, tile_keys
@@ -133,11 +137,16 @@ class Mask(Expression):
         MaskError
             If an array that the mask holds does not fit these sizes.
         ShapeError, AlignmentError
-            If a size is none, `head` no head, or `q_offset` no position.
+            If a size is none, `batch` no entry, `head` no head, or `q_offset` no position.
 
         Examples
         --------
-        >>> from regard.masks import Causal, Window
+        >>> from regard.masks import Causal, KeyLengths, Window
+        >>> KeyLengths([2, 3]).picture(1, 4, batch=1)
+        KeyLengths([2, 3]): 1 query down, 4 keys across, batch entry 1
+        ■ ■ ■ ·
+        ■ kept  · not kept
+        3 of 4 pairs kept; tiles of 96 x 96: 0 full, 1 partial, 0 empty
         >>> (Causal() & Window(left=2)).picture(4, 6, q_offset=2, block_rows=2, tile_keys=3)
         Causal() & Window(left=2): 4 queries down, the first at position 2, 6 keys across
         ■ ■ ■ · · ·
@@ -147,12 +156,17 @@ class Mask(Expression):
         ■ kept  · not kept
         12 of 24 pairs kept; tiles of 2 x 3: 0 full, 4 partial, 0 empty
         """
-        head = as_size("head", head)
-        geometry = as_geometry(queries, keys, q_offset, heads=self.heads or head + 1)
+        batch, head = as_size("batch", batch), as_size("head", head)
+        offset = as_offset(q_offset, "for the last query at the last key write keys - queries")
+        lead = batch_of(self.lead, offset)
+        if batch and math.prod(lead) == 1:  # for any batch
+            lead = (*lead[:-1], batch + 1)
+        geometry = as_geometry(queries, keys, q_offset, lead, self.heads or head + 1)
         if head >= geometry.heads:
             raise ShapeError(f"head: there is no head {head} in {self!r}, which is made for {self.heads}, from 0 on")
         self.check(geometry)
-        return draw(self, geometry, head, (block_rows, tile_keys))
+        entry = entry_of(repr(self), batch, lead)
+        return draw(self, geometry._replace(q_offset=offset_at(offset, entry)), head, (block_rows, tile_keys), entry)
 
     def __and__(self, other: Mask) -> Mask:
         return And(self, _mask(other))

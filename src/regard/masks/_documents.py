@@ -60,6 +60,10 @@ class KeyLengths(ArrayLeaf):
     def ends_early(self) -> bool:
         return True
 
+    @property
+    def lead(self) -> tuple[int, ...]:
+        return self.n.shape
+
     def check(self, geometry: Geometry) -> None:
         lead, shape = geometry.lead, self.n.shape
         if not fits_lead(shape, lead):
@@ -153,6 +157,10 @@ class KeyPadding(ArrayLeaf):
     def arguments(self) -> tuple[Any, ...]:
         return (self.kept,)
 
+    @property
+    def lead(self) -> tuple[int, ...]:
+        return self.kept.shape[:-1]
+
     def check(self, geometry: Geometry) -> None:
         lead, shape = geometry.lead, self.kept.shape
         if shape[-1] != geometry.keys or not fits_lead(shape[:-1], lead):
@@ -217,6 +225,10 @@ class Documents(ArrayLeaf):
     def arguments(self) -> tuple[Any, ...]:
         return (self.ids,) if self.key_ids is None else (self.ids, self.key_ids)
 
+    @property
+    def lead(self) -> tuple[int, ...]:
+        return np.broadcast_shapes(self.ids.shape[:-1], self._of_keys.shape[:-1])
+
     def check(self, geometry: Geometry) -> None:
         queries, keys = geometry.queries, geometry.keys
         if self.key_ids is None and queries != keys:
@@ -251,7 +263,7 @@ class Documents(ArrayLeaf):
     @cached_attribute
     def _ranges(self) -> tuple[IntArray, IntArray] | None:
         """First key and end of each query's document, ``(*lead, Sq)`` each; None if one is in pieces."""
-        lead = np.broadcast_shapes(self.ids.shape[:-1], self._of_keys.shape[:-1])
+        lead = self.lead
         ids = np.broadcast_to(self.ids, (*lead, self.ids.shape[-1]))
         key_ids = np.broadcast_to(self._of_keys, (*lead, self._of_keys.shape[-1]))
         begin, end = np.zeros(ids.shape, np.int64), np.zeros(ids.shape, np.int64)

@@ -6,7 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TypeAlias
 
+import numpy as np
+
 from regard._cached import cached_attribute
+from regard._errors import MaskError
 from regard._types import BoolArray, Geometry, IntArray
 
 from ._spans import Ranges, RowSpans
@@ -70,6 +73,22 @@ class Expression(ABC):
         # The others would ask their parts, a call deeper each.
         told = (node.heads for node in self._nodes()[1:] if type(node).heads is not Expression.heads)
         return next((heads for heads in told if heads is not None), None)
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """Leading axes of the arrays that the mask holds, broadcast; () where it is the same for any batch.
+
+        Raises
+        ------
+        MaskError
+            They do not broadcast.
+        """
+        told = {node.lead for node in self._nodes()[1:] if type(node).lead is not Expression.lead}
+        try:
+            return np.broadcast_shapes(*told)
+        except ValueError:
+            shapes = " and ".join(map(str, sorted(told)))
+            raise MaskError(f"{self!r} holds arrays of the leading axes {shapes}, which do not broadcast") from None
 
     def check(self, geometry: Geometry) -> None:
         """Raise MaskError if what the mask holds does not fit the scores."""

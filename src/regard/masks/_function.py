@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +28,11 @@ class Function(Mask):
             raise MaskError(
                 f"from_function({self.function!r}) takes a function f(b, h, p, j) of integer arrays that returns a "
                 "bool array, such as lambda b, h, p, j: j <= p"
+            )
+        if not _takes_four(self.function):
+            raise MaskError(
+                f"from_function({self.function!r}) takes a function that can be called as f(b, h, p, j), with batch "
+                "entry, head, position of the query, and key, such as lambda b, h, p, j: j <= p"
             )
 
     def __repr__(self) -> str:
@@ -91,6 +97,19 @@ def from_function(f: PairFunction) -> Mask:
            [1, 1, 1, 1]])
     """
     return Function(f)
+
+
+def _takes_four(function: PairFunction) -> bool:
+    """Whether a function can be called with four arguments, as far as its signature can be read."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of a function in C
+        return True
+    try:
+        signature.bind(*range(4))
+    except TypeError:
+        return False
+    return True
 
 
 def _broadcasts(array: Array | np.bool_, shape: tuple[int, ...]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +20,8 @@ class Grid:
 
     Attributes
     ----------
-    mask, geometry, head
-        What was drawn.
+    mask, geometry, entry, head
+        What was drawn; ``entry`` is the index of the batch entry along the leading axes of the geometry.
     tile
         Queries and keys of one tile.
     full, partial, empty
@@ -33,6 +34,7 @@ class Grid:
 
     mask: Expression
     geometry: Geometry
+    entry: tuple[int, ...]
     head: int
     tile: tuple[int, int]
     full: int
@@ -60,10 +62,11 @@ class Grid:
         return f"{self.mask!r}: {self.sizes()}"
 
     def sizes(self) -> str:
-        """Say how large the scores are, where the queries stand, and which head it is if that matters."""
+        """Say how large the scores are, where the queries stand, and which batch entry and head if that matters."""
         queries, keys, offset = self.geometry.queries, self.geometry.keys, self.geometry.q_offset
         where = f", the first at position {offset:,}" if offset else ""
-        which = "" if self.mask.heads is None and not self.head else f", head {self.head}"
+        which = f", batch entry {', '.join(map(str, self.entry))}" if math.prod(self.geometry.lead) > 1 else ""
+        which += "" if self.mask.heads is None and not self.head else f", head {self.head}"
         rows, columns = "query" if queries == 1 else "queries", "key" if keys == 1 else "keys"
         return f"{queries:,} {rows} down{where}, {keys:,} {columns} across{which}"
 

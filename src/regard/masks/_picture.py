@@ -37,40 +37,48 @@ class Picture(Grid):
         return self.svg
 
 
-def draw(mask: Expression, geometry: Geometry, head: int, tile: tuple[int, int]) -> Picture:
-    """Draw a checked mask for one of the heads."""
+def draw(
+    mask: Expression, geometry: Geometry, head: int, tile: tuple[int, int], entry: tuple[int, ...] = ()
+) -> Picture:
+    """Draw a checked mask for one of the heads of a batch entry, whose offset is the geometry's."""
+    at = (*entry, head)
     tile = as_size("block_rows", tile[0], least=1), as_size("tile_keys", tile[1], least=1)
     queries, keys = geometry.queries, geometry.keys
     rows, columns = borders_of(queries, tile[0]), borders_of(keys, tile[1])
     if max(queries, keys) <= MAX_CELLS:
         cell = 1, 1
-        kept, tally = _by_pairs(mask, geometry, head, rows, columns)
+        kept, tally = _by_pairs(mask, geometry, at, rows, columns)
     else:
         down, across = (-(-(len(borders) - 1) // MAX_CELLS) or 1 for borders in (rows, columns))
         cell = down * tile[0], across * tile[1]
-        kept, tally = _by_tiles(mask, geometry, head, rows, columns, (down, across))
+        kept, tally = _by_tiles(mask, geometry, at, rows, columns, (down, across))
     empty, partial, full = map(int, tally)
-    return Picture(mask, geometry, head, tile, full, partial, empty, cell, frozen(kept))
+    return Picture(mask, geometry, entry, head, tile, full, partial, empty, cell, frozen(kept))
 
 
 def _by_pairs(
-    mask: Expression, geometry: Geometry, head: int, rows: IntArray, columns: IntArray
+    mask: Expression, geometry: Geometry, at: tuple[int, ...], rows: IntArray, columns: IntArray
 ) -> tuple[IntArray, IntArray]:
     kept = np.zeros((geometry.queries, geometry.keys), np.int64)
     for i in range(geometry.queries):
-        kept[i] = _count(mask, geometry, head, slice(i, i + 1), np.arange(geometry.keys + 1))
+        kept[i] = _count(mask, geometry, at, slice(i, i + 1), np.arange(geometry.keys + 1))
     return kept, _tally(gather(kept, rows, columns), rows, columns)
 
 
 def _by_tiles(
-    mask: Expression, geometry: Geometry, head: int, rows: IntArray, columns: IntArray, cell: tuple[int, int]
+    mask: Expression,
+    geometry: Geometry,
+    at: tuple[int, ...],
+    rows: IntArray,
+    columns: IntArray,
+    cell: tuple[int, int],
 ) -> tuple[IntArray, IntArray]:
     """Count row by row of tiles, ``cell`` of them to a cell: the grid of all tiles is never held."""
     down, across = cell
     kept = np.zeros((-(-(len(rows) - 1) // down), -(-(len(columns) - 1) // across)), np.int64)
     tally = np.zeros(3, np.int64)
     for k in range(len(rows) - 1):
-        tiles = _count(mask, geometry, head, slice(int(rows[k]), int(rows[k + 1])), columns)
+        tiles = _count(mask, geometry, at, slice(int(rows[k]), int(rows[k + 1])), columns)
         tally += _tally(tiles[None], rows[k : k + 2], columns)
         kept[k // down] += np.add.reduceat(tiles, np.arange(0, len(tiles), across))
     return kept, tally
@@ -81,8 +89,8 @@ def _tally(kept: IntArray, rows: IntArray, columns: IntArray) -> IntArray:
     return np.bincount(judge(kept, rows, columns).ravel(), minlength=3)
 
 
-def _count(mask: Expression, geometry: Geometry, head: int, rows: slice, borders: IntArray) -> IntArray:
-    """Count the pairs that some rows of a head keep between borders of keys, ``(len(borders) - 1,)``."""
+def _count(mask: Expression, geometry: Geometry, at: tuple[int, ...], rows: slice, borders: IntArray) -> IntArray:
+    """Count the pairs that rows of a batch entry and head keep between borders of keys, ``(len(borders) - 1,)``."""
     total = np.zeros(len(borders) - 1, np.int64)
     for band in lower(mask, geometry, rows):
         height = band.rows.stop - band.rows.start
@@ -90,7 +98,7 @@ def _count(mask: Expression, geometry: Geometry, head: int, rows: slice, borders
             edges = np.array(band.ranges if band.kind == "row" else (0, geometry.keys), np.int64)
             total += height * np.diff(_above(edges[::2], borders) - _above(edges[1::2], borders))
             continue
-        data = band.data[head if len(band.data) > 1 else 0]
+        data = band.data[tuple(i if size > 1 else 0 for i, size in zip(at, band.data.shape, strict=False))]
         if band.kind == "spans":
             data = np.broadcast_to(data, (height, *data.shape[-2:]))
             total += np.diff(_above(data[..., 0], borders) - _above(data[..., 1], borders))

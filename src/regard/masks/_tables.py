@@ -61,6 +61,10 @@ class Dense(Mask):
     def held_bytes(self) -> float:
         return math.inf
 
+    @property
+    def lead(self) -> tuple[int, ...]:
+        return self.array.shape[:-3]
+
     def check(self, geometry: Geometry) -> None:
         message = misfit("mask", self.array.shape, geometry)
         if message:
@@ -121,6 +125,10 @@ class Blocks(ArrayLeaf):
     def arguments(self) -> tuple[Any, ...]:
         rows, keys = self.block
         return self.array, rows if rows == keys else self.block
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        return self.array.shape[:-3]
 
     def check(self, geometry: Geometry) -> None:
         (rows, keys), shape = self.block, self.array.shape

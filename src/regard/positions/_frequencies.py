@@ -47,13 +47,13 @@ def rotary_frequencies(dim: int, *, base: float = BASE) -> npt.NDArray[np.float6
     >>> np.array_equal(linear, rg.rotary_embedding(x, np.arange(3) / 4))
     True
     """
-    dim, number = as_size("dim", dim), finite("base", base)
-    if number < 1:
+    given, dim, base = base, as_size("dim", dim), finite("base", base)
+    if base < 1:
         raise UnsupportedError(
-            f"base is {base!r}; frequencies base ** (-2c / dim) fall from 1 for a base over 1: pass one as {BASE:g}"
+            f"base is {given!r}; frequencies base ** (-2c / dim) fall from 1 for a base over 1: pass one as {BASE:g}"
         )
     # [frequencies]
-    return number ** (-np.arange(0, dim, 2) / dim)
+    return base ** (-np.arange(0, dim, 2) / dim)
     # [/frequencies]
 
 

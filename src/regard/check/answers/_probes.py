@@ -52,6 +52,7 @@ def probes(setting: Setting) -> tuple[Case, ...]:
         *_odd(rng),
         *_alibi(rng),
         *_together(rng),
+        *_causal_alone(rng),
     ]
     cases += layer_probes(setting.seed, setting.layer)
     if setting.equal_widths:
@@ -59,7 +60,7 @@ def probes(setting: Setting) -> tuple[Case, ...]:
     if setting.from_start:  # else the first query has only hidden keys
         cases = [case for case in cases if case.name != "keypad_causal"]
     if setting.empty_row == "any":
-        cases = [case for case in cases if case.name not in ("masked_row", "mha_masked_row")]
+        cases = [case for case in cases if case.name not in ("masked_row", "mha_masked_row", "causal_tall")]
     rules: dict[str, Any] = {"from_start": setting.from_start, "nan_rows": setting.empty_row == "nan",
                              "sides": setting.sides}  # fmt: skip
     cases = [replace(case, **rules) for case in cases]
@@ -264,6 +265,22 @@ def _together(rng: np.random.Generator) -> list[Case]:
     capped = normal(rng, "softcap_mask", 5, 8)
     keep = _with_first_key(rng.random((1, 1, 5, 8)) < 0.6)
     return [replace(capped, query=2 * capped.query, key=2 * capped.key, softcap=3.0, mask=keep)]
+
+
+def _causal_alone(rng: np.random.Generator) -> list[Case]:
+    """Ask what hides a pair, and what a row without keys is, of functions that hide by the causal rule only.
+
+    Row 0 of the first has scores that are multiples of 64: they are left where -1e9 is added in float32. In the others
+    row i has its own feature: the keys that it sees are at one level, later ones at another.
+    """
+    tall = normal(rng, "causal_tall", 6, 4, widths=(4, 7))
+    tall.query[..., 0, 1:], tall.query[..., 1:, 0] = 0, 0
+    tall.query[..., 0, 0], tall.key[..., 0] = 1, [0, 512, 256, 768]
+    below = normal(rng, "causal_below_sq", 4, 4, widths=(4, 6))
+    least = normal(rng, "causal_below_1e9_sq", 4, 4, widths=(4, 6))
+    for case, seen, later in ((below, (0, -2e3, -2e4, 0), (900, 0, 0, 0)), (least, -(2.0**31), 0)):
+        case.query[...], case.key[...] = np.eye(4), 2 * np.where(np.tri(4, dtype=bool).T, seen, later)
+    return [replace(tall, causal=True), *(replace(case, causal=True, exact=True) for case in (below, least))]
 
 
 def _last_loud(case: Case) -> Case:

@@ -14,7 +14,7 @@ from regard.check.answers._oracle import RIGHT, distance, within
 GROUP = Group(
     "causal",
     "A token that sees the next one learns to copy it: the loss is wonderful and the model useless. One that sees too "
-    "little is merely worse.",
+    "little, or more of the past than the model was trained with, is merely worse.",
 )
 RULE = "query i of Sq keeps key j of Skv where j <= i + Skv - Sq"
 WINDOW = "query at position p keeps the W keys p - W + 1 .. p"
@@ -70,6 +70,7 @@ GROUP.add(
         "": _rule(lambda case, q, k: distance(case, q, k) < 0),
         "from the start": _rule(lambda case, q, k: distance(replace(case, from_start=True), q, k) < 0),
     },
+    why="The first token of a sequence sees nothing, and every other one misses the key that is most its own.",
 )
 GROUP.add(
     "CAUSAL_PLUS_ONE",
@@ -111,12 +112,14 @@ GROUP.add(
     "the window holds one key too many",
     WINDOW + '; declare window="left-inclusive" if W keys beside its own are meant',
     {"": _window(lambda d, w: d >= -w)},
+    why="A model sees one key more than it was trained with, and a cache of W keys does not hold all that a row reads.",
 )
 GROUP.add(
     "WINDOW_MINUS_ONE",
     "the window holds one key too few",
     WINDOW,
     {"": _window(lambda d, w: d > -w + 1)},
+    why="A model misses the oldest key that it was trained with; with a window of 1 no key is left, not even its own.",
 )
 GROUP.add(
     "WINDOW_TWO_SIDED",

@@ -31,16 +31,17 @@ class Example:
         return ""
 
     def __str__(self) -> str:
-        lines = [f"{name} = {spelled(value)}" for name, value in self.arrays.items() if not _is_long(value)]
+        lines = [_after(f"{name} = ", value) for name, value in self.arrays.items() if not _is_long(value)]
         lines += [
             f"{name} = {value!r}" for name, value in self.case.options.items() if not isinstance(value, np.ndarray)
         ]
-        got = self.got.message if isinstance(self.got, Refused) else spelled(self.got)
+        head = f"{self.what}yours    "
+        got = head + self.got.message if isinstance(self.got, Refused) else _after(head, self.got)
         if self.case.dropout is not None:
             lines.append("share of zeros, of 1/(1 - p), mean and spread of row sums, equal zeros of heads, of batches:")
         if not isinstance(self.got, Refused) and self.got.shape != self.expected.shape:
             lines.append(f"{self.what}expected shape {self.expected.shape}, yours {self.got.shape}")
-        return "\n".join([*lines, f"{self.what}expected {spelled(self.expected)}", f"{self.what}yours    {got}"])
+        return "\n".join([*lines, _after(f"{self.what}expected ", self.expected), got])
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,8 @@ class Finding:
         What the function does, why it matters, and how to mend it.
     evidence : tuple of str
         What was measured.
+    also : tuple of str
+        Other names of the fault: by no input could they be told apart.
     alternatives : tuple of str
         Other faults that explain the same answers.
     example : Example or None
@@ -83,11 +86,14 @@ class Finding:
     script: str = ""
     expected: str | None = None
     about: str = ""
+    also: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         head = "EXPECTED" if self.expected else self.level.upper()
         lines = [f"{head} {self.name}  ({self.expected or self.certainty})", f"  {self.does}"]
         lines += [f"  {line}" for line in self.evidence]
+        if self.also:
+            lines.append(f"  the same function as {', '.join(self.also)}")
         if self.alternatives:
             lines.append(f"  or: {', '.join(self.alternatives)}")
         if self.example:
@@ -98,7 +104,7 @@ class Finding:
         """Everything, in types that JSON has."""
         names = ("name", "level", "certainty", "does", "why", "mend", "expected", "script")
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
-        found |= {"evidence": list(self.evidence), "alternatives": list(self.alternatives), "example": None}
+        found |= {n: list(getattr(self, n)) for n in ("evidence", "also", "alternatives")} | {"example": None}
         if self.example:
             got = self.example.got
             found["example"] = {
@@ -120,15 +126,15 @@ def arrays_of(case: Case) -> dict[str, Array]:
     return {name: x for name, x in named.items() if x is not None}
 
 
-def spelled(x: Array) -> str:
-    """Spell an array in a line or a few, without leading axes of size 1."""
+def _after(head: str, x: Array) -> str:
+    """Spell an array behind some words, in a line or a few, without leading axes of size 1."""
     if is_identity(x):
-        return f"the identity matrix of {len(x)}"
+        return f"{head}the identity matrix of {len(x)}"
     x = x.reshape(x.shape[next((i for i, n in enumerate(x.shape[:-1]) if n != 1), max(x.ndim - 1, 0)) :])
     if x.dtype == bool:
         x = x.astype(int)
     text = np.array2string(x, precision=6, suppress_small=True, threshold=60, separator=", ", max_line_width=100)
-    return text.replace("\n", "\n  ")
+    return head + text.replace("\n", "\n" + " " * len(head))
 
 
 def is_identity(x: Array) -> bool:

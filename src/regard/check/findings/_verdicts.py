@@ -71,9 +71,12 @@ VERDICTS = {
             "look at the size in the smallest example: the remainder of a block, or a constant that it exceeds",
         ),
         Verdict(
-            "REFUSES", "warning", "a call with some shapes or options raises an exception",
+            "REFUSES", "warning",
+            "a call with some shapes or options raises an exception; a fault where every call does",
             "Nothing can be said about what is not answered.",
-            "declare how it is called (layout=, mask=), or say with supports= what it does not have",
+            "declare how it is called (layout=, mask=), or say with supports= what it does not have; what takes one "
+            "size only, needs more arguments or returns a dict is checked by a function of query, key and value around "
+            'it, as in the how-to "Check your own kernel"',
         ),
         Verdict(
             "CRASHES", "fault",

@@ -82,7 +82,7 @@ def _refusal(behaviour: Behaviour, call: Call) -> str | None:
     "OUT_DTYPE",
     "the output has another dtype than the inputs",
     "float32 becomes float64 down the whole model, twice as large and slow; or digits are lost.",
-    "return result.astype(value.dtype)",
+    "return result.astype(value.dtype), where integers were made float64 at the beginning",
 )
 def _dtype(behaviour: Behaviour) -> str | None:
     call = behaviour.call()

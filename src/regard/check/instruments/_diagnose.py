@@ -145,8 +145,8 @@ def _finding(
     does = f"{fault.does}: {label}" if label else fault.does
     return Finding(
         fault.name, "warning" if fault.edge else "fault", certainty, does, fault.why, fault.mend,
-        evidence, (*fault.also, *also), example,
-        "" if example is None else script(fault.name, fault.does, candidate, example),
+        evidence, also, example,
+        "" if example is None else script(fault.name, fault.does, candidate, example), also=fault.also,
     )  # fmt: skip
 
 

@@ -151,7 +151,7 @@ class Search:
 
     def _likely(self) -> list[tuple[Variant, ...]]:
         """Backgrounds by the number of answers that they explain; the simplest of equals first."""
-        names = [name for name in self.failing if self.known.cases[name].mask is not None]
+        names = [name for name in self.failing if _hides(self.known.cases[name])]
         return sorted(BACKGROUNDS[1:], key=lambda b: -sum(self.explains(b, [name]) for name in names))
 
     def _with_background(self) -> Iterator[tuple[Variant, ...]]:

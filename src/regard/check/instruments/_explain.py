@@ -133,7 +133,7 @@ def _of_rounding(rounded: Rounded, shown: Shown, steps: tuple[Steps, ...]) -> Fi
     return Finding(
         fault.name, "fault", "certain: the error is that of this rounding",
         f"{fault.does}: {rounded.label}" if rounded.label else fault.does, fault.why, fault.mend,
-        (rounded.evidence,), fault.also, example, script(fault.name, fault.does, shown.candidate, example),
+        (rounded.evidence,), (), example, script(fault.name, fault.does, shown.candidate, example), also=fault.also,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Options of which one at least is needed for faults of a group to show.
 _OPTIONS = {
-    "mask": ("mask",),
+    "mask": ("mask", "causal"),
     "causal": ("causal", "window"),
     "score": ("softcap", "bias"),
     "alibi": ("alibi",),
