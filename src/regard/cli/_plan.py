@@ -203,6 +203,10 @@ def _picture(made: Plan, head: int) -> str:
     problem, geometry = made.problem, made.problem.geometry
     if not isinstance(geometry.q_offset, int):
         raise AlignmentError("--picture draws one batch entry, and --q-offset differs between them: give one int")
+    if head >= geometry.heads:
+        raise ShapeError(
+            f"--head is {head}, and the scores {geometry.user_shape} have {geometry.heads} heads, which count from 0"
+        )
     try:
         return str(
             problem.mask.picture(
