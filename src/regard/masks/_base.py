@@ -277,11 +277,12 @@ class _Chain(Combined):
     _combine_row: ClassVar[Callable[[Ranges, Ranges, int], Ranges]]
 
     def __init__(self, left: Mask, right: Mask) -> None:
-        longer = isinstance(left, _Chain) and type(left) is type(self)
+        longer = type(left) is type(self)
         object.__setattr__(self, "operands", (*left.parts, right) if longer else (left, right))
-        # Without a look at each of the others, for a loop comes here at each turn.
-        object.__setattr__(self, "depth", max(left.depth + (not longer), right.depth + 1))
-        self._refuse_deep()
+        if longer or left.parts or right.parts:
+            # Without a look at each of the others, for a loop comes here at each turn.
+            object.__setattr__(self, "depth", max(left.depth + (not longer), right.depth + 1))
+            self._refuse_deep()
 
     @property
     def parts(self) -> tuple[Mask, ...]:
