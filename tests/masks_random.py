@@ -154,10 +154,10 @@ def keeps(mask, geometry, lead, head, i, j):
     """One pair, straight from the table of leaves in the design: no arrays of pairs, no spans, Python's integers."""
     p = position(geometry, lead, i)
     match mask:
-        case And(left, right):
-            return keeps(left, geometry, lead, head, i, j) and keeps(right, geometry, lead, head, i, j)
-        case Or(left, right):
-            return keeps(left, geometry, lead, head, i, j) or keeps(right, geometry, lead, head, i, j)
+        case And(operands):
+            return all(keeps(operand, geometry, lead, head, i, j) for operand in operands)
+        case Or(operands):
+            return any(keeps(operand, geometry, lead, head, i, j) for operand in operands)
         case Not(operand):
             return not keeps(operand, geometry, lead, head, i, j)
         case rg.Causal():

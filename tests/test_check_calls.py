@@ -212,6 +212,13 @@ def test_a_wrong_scale_has_the_same_name_in_every_dtype(dtype):
         ({"supports": "causal"}, TypeError, "supports is 'causal'; it is a set of options, such as {'mask', 'causal'}"),
         ({"supports": 3}, TypeError, "supports is 3"),
         ({"expected": ["X"]}, TypeError, "expected is ['X']; it is a mapping of names to reasons"),
+        (
+            {"expected": {"SCALE_MISSING": 5}},
+            TypeError,
+            "expected has 'SCALE_MISSING': 5, which is no reason; write in",
+        ),
+        ({"expected": {"SCALE_MISSING": " "}}, TypeError, "expected has 'SCALE_MISSING': ' ', which is no reason"),
+        ({"vjp": 5}, TypeError, "vjp is 5, which is no function: pass vjp(grad_out, query, key, value), or leave it"),
         ({"expected": {"SCALE_MISING": "x"}}, ValueError, "did you mean SCALE_MISSING?"),
         ({"expected": {"NOPE": "x"}}, ValueError, "which no finding is called; regard check --list names them"),
         ({"empty_row": None}, ValueError, "empty_row is None; check knows zero, nan, any: pass one of them"),

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from regard.check import entries
 from regard.cli.__main__ import main
 
 HOSTILE = Path(__file__).parent / "check_hostile.py"
@@ -186,11 +187,30 @@ def test_an_explanation_has_the_shells_words_and_says_whose_it_is(check):
     assert "\nother names      MHA_SCALE_DMODEL\n" in out
 
 
+def test_names_as_json(check):
+    code, out, err = check("--list", "--json")
+    assert (code, err) == (0, "")
+    known = {entry["name"]: entry for entry in json.loads(out)}
+    assert known["SCALE_MISSING"]["group"] == "scale"
+    assert list(known) == [entry.name for entry in entries()]
+    assert json.loads(check("--explain", "scale_missing", "--json")[1]) == known["SCALE_MISSING"]
+
+
+def test_junit_on_stdout_leaves_the_report_to_stderr(check):
+    code, out, err = check("attention.py:attention", "--junit", "-")
+    assert code == 1
+    assert ElementTree.fromstring(out.encode()).tag == "testsuites"
+    assert "FAULT SCALE_MISSING" in err
+    assert not Path("-").exists()
+
+
 MESSAGES = [
     ([], "regard check needs a function: module:function or file.py:function; or --list"),
     (["attention.py:attention", "--list"], "TARGET and --list ask for different things; leave all but one out"),
     (["--list", "--explain", "NO_MAX"], "--list and --explain ask for different things"),
     (["m:f", "--json", "--replay", "NO_MAX"], "--json and --replay both print to stdout; leave one out"),
+    (["m:f", "--json", "--junit", "-"], "--json and --junit - both print to stdout; leave one out"),
+    (["m:f", "--replay", "NO_MAX", "--junit", "-"], "--replay and --junit - both print to stdout; leave one out"),
     (["m:f", "-o", "x.py"], "-o x.py is the file of a program; name a finding with --replay, or leave -o out"),
     (["attention.py:attention", "--timeout", "inf"], "--timeout is inf; it is a number of seconds above 0"),
     (["attention.py:attention", "--expected", "XYZ=x"], "--expected has 'XYZ', which no finding is called"),

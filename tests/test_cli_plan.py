@@ -139,7 +139,10 @@ def test_picture(plan):
     assert drawn[0] in plan(*asked)[1]
     assert drawn[1] in plan(*asked, "--head", 1)[1]
     assert facts(plan, *asked)["picture"] == drawn[0]
-    assert "head: there is no head 2" in plan(*asked, "--head", 2)[2]
+    assert "--head is 2, and the scores (2, 9, 9) have 2 heads, which count from 0" in plan(*asked, "--head", 2)[2]
+    code, out, err = plan("4,8", "--head", 5, "--picture")
+    assert (code, out) == (2, "")
+    assert "--head is 5, and the scores (4, 4) have 1 head" in err
 
 
 def test_picture_of_a_batch_entry(plan):
@@ -239,6 +242,7 @@ def test_a_file_of_more_axes_than_old_numpy_has(plan):
         (["1," * 40 + "4,4"], "up to 32 sizes"),
         (["1099511627776,1048576,1,1"], "up to 2**31 heads of all batch entries"),
         (["1,8,100000000,64"], "a plan counts each"),
+        (["2147483648,1,8"], "a plan, which looks at each, takes up to 16,777,216"),
         (["64"], "it needs at least two axes"),
         (["1,8,20,64", "1,8,20,32"], "query has head size 64 and key has 32"),
         (["1,8,20,64", "1,3,20,64"], "grouped heads need a multiple"),

@@ -91,7 +91,7 @@ def test_other_containers():
         (True, ["rg.Causal()", "bool array"]),
         ("causal", ["'causal'", "mask=rg.Causal()"]),
         (3.5, ["float", "rg.Causal() & rg.KeyLengths(lengths)"]),
-        (np.ones((3, 7), np.uint8), ["uint8", "astype(bool)"]),
+        (np.ones((3, 7), np.uint8), ["uint8", "mask != 0"]),
         (np.zeros((3, 7), np.float32), ["float32", "bias="]),
         (np.ones((2, 7), bool), ["(2, 7)", "mask[:, None, None, :]"]),
         (np.ones((2, 3, 7), bool), ["(2, 3, 7)", "mask[:, None]"]),
@@ -298,6 +298,15 @@ def test_sizes_beyond_counting(shape, parts):
     with pytest.raises(rg.ShapeError) as caught:
         rg.plan(*[Shape(*shape)] * 3)
     assert all(part in str(caught.value) for part in parts), caught.value
+
+
+@pytest.mark.parametrize("shape", [(2**31, 1, 8), (2**12, 2**13, 1, 8)])
+def test_a_plan_of_more_heads_than_memory_holds(shape):
+    """At 60 bytes each 2**31 heads would take over 100 GB."""
+    with pytest.raises(
+        rg.UnsupportedError, match=r"heads of all batch entries.*up to 16,777,216: ask for one batch entry"
+    ):
+        rg.plan(*[Shape(*shape)] * 3)
 
 
 def test_a_plan_without_a_mask_counts_at_once():

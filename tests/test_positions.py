@@ -271,6 +271,11 @@ def test_empty_arrays(shape):
     assert rg.rotary_embedding([[1, 2]], [0]).dtype == np.float64
 
 
+def test_tables_beyond_float32_are_infinite():
+    table = np.array([[1e300, 1]])
+    assert np.isposinf(rotate(np.ones((1, 4), np.float32), table, 0 * table)[0, 0])
+
+
 def test_what_is_not_finite_stays_in_its_pair():
     x = np.ones((2, 3, 4), np.float16)
     x[0, 1, 0], x[1, 2, 1] = np.nan, np.inf
@@ -352,6 +357,15 @@ EVERY_CALL = [
     (rg.DTypeError, lambda: rg.rotary_embedding(X, frequencies=[True] * 4), ["frequencies has dtype bool", "radians"]),
     (rg.UnsupportedError, lambda: rg.rotary_embedding(X, frequencies=[1, 1, 1, np.inf]), ["1 entries", "not finite"]),
     (rg.UnsupportedError, lambda: rg.rotary_embedding(X, attention_factor=np.inf), ["attention_factor is inf"]),
+    (rg.UnsupportedError, lambda: rg.rotary_embedding(X, attention_factor=-1e300),
+     ["attention_factor is -1e+300", "float32, in which x is turned, goes up to 3.4e+38"]),
+    (rg.UnsupportedError, lambda: rg.rotary_embedding(X, offset=1e15, frequencies=[1, 1, 1, 1e308]),
+     ["a position of 1e+15 times a frequency of 1e+308 is beyond float64", "pass smaller ones"]),
+    (rg.UnsupportedError, lambda: rg.sinusoidal_positions([-1e15], 2, frequencies=[1e308]), ["position of 1e+15"]),
+    (rg.UnsupportedError, lambda: rg.rotary_embedding(X, interleaved="no"), ["interleaved is 'no'", "True or False"]),
+    (rg.UnsupportedError, lambda: rotate(X, np.ones((5, 4)), np.ones((5, 4)), interleaved=None),
+     ["interleaved is None"]),
+    (rg.UnsupportedError, lambda: rg.sinusoidal_positions([1], 2, interleaved=1), ["interleaved is 1;"]),
     (rg.ShapeError, lambda: rotate(X, np.ones((4, 4)), np.ones((4, 4))),
      ["cos has shape (4, 4)", "(5, r / 2)", "[position_ids]"]),
     (rg.ShapeError, lambda: rotate(X, np.ones((5, 5)), np.ones((5, 5))), ["cos has 5 pairs", "4 pairs at most"]),

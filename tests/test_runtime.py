@@ -125,7 +125,7 @@ def test_a_configuration_says_that_it_is_for_a_block():
     ("name", "said"),
     [
         ("threads", "'threads'; did you mean num_threads=?; the settings"),
-        ("x", "'x'; the settings are num_threads"),
+        ("x", "'x'; the settings are num_threads, target, row_invariant"),
     ],
 )
 def test_a_setting_that_does_not_exist_is_told_those_that_do(name, said):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import regard as rg
-from judges import assert_same_bits
+from judges import assert_close, assert_same_bits, refused
 
 
 def attend(lo, hi, mask=None):
@@ -109,3 +109,40 @@ def test_lists_are_of_the_dtype_that_is_wanted():
     state = rg.AttentionState(np.ones((2, 1), np.float32), [0, -np.inf])
     assert state.lse.dtype == np.float32
     assert "out float64 (1, 1), lse (1,)" in repr(rg.AttentionState([[1]], [0]))
+
+
+@pytest.mark.parametrize("count", [2, 3, 16, 100, 512])
+@pytest.mark.parametrize(("dtype", "unit"), [(np.float16, 2.0**-11), (ml_dtypes.bfloat16, 2.0**-8)], ids=str)
+def test_many_states_of_16_bits_are_rounded_once(dtype, unit, count):
+    rng = np.random.default_rng(count)
+    outs = rng.standard_normal((count, 7, 5)).astype(dtype)
+    lses = rng.standard_normal((count, 7)).astype(np.float32)
+    merged = rg.merge_states(*map(rg.AttentionState, outs, lses))
+    shares = np.exp(lses.astype(float) - np.logaddexp.reduce(lses.astype(float), axis=0))[..., None]
+    want, size = (np.sum(shares * part, axis=0) for part in (outs.astype(float), np.abs(outs.astype(float))))
+    assert merged.out.dtype == dtype
+    # Rounded once to the dtype, after the shares and their sum in float32.
+    assert_close(merged.out, want, unit * np.abs(want) + (count + 8) * 2.0**-24 * size)
+
+
+def test_sums_of_16_bits_do_not_stand_still():
+    ones = rg.AttentionState(np.ones((1, 1), ml_dtypes.bfloat16), np.zeros(1, np.float32))
+    assert rg.merge_states(*[ones] * 1000).out == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "parts"),
+    [
+        (3, ["shape is 3", "(..., Sq, Dv)", "a tuple of sizes"]),
+        ((), ["shape is ()"]),
+        ((-1, 2), ["out has shape (-1, 2)", "0 to 2**63 - 1"]),
+        ((2.0, 2), ["out has shape (2.0, 2)", "made of integers"]),
+        ((2, 2**63), ["out has shape (2, 9223372036854775808)"]),
+    ],
+)
+def test_empty_states_have_a_shape(shape, parts):
+    refused(rg.ShapeError, *parts, call=rg.AttentionState.empty, args=(shape,))
+
+
+def test_an_empty_state_is_like_an_array():
+    refused(rg.DTypeError, "like is of type int", "an array", call=rg.AttentionState.empty, args=((2, 3),), like=5)

@@ -11,6 +11,7 @@ import numpy as np
 
 from regard import _native, _runtime
 from regard._arrays import Operands
+from regard._errors import UnsupportedError
 from regard._plan import Asked, Plan, Problem, Tiles, make_plan, most_keys
 from regard._types import FLOAT_DTYPES, Array, Geometry, IntArray, score_dtype
 from regard.biases import Bias, Table
@@ -21,6 +22,8 @@ from regard.masks._spans import MAX_SPANS, Ranges
 # Calls that a process keeps ready, and the most bytes that the lowered mask of each takes, with where its heads begin.
 MAX_PREPARED = 64
 MAX_KEPT_BYTES = 1 << 16
+# Heads of a plan without arrays: each takes some 60 bytes while tiles are counted, a gigabyte in all.
+MAX_ASSUMED_HEADS = 1 << 24
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 _KINDS = {"full": 0, "spans": 1, "bits": 2, "bytes": 3}  # as in native/include/regard/view.h
@@ -200,7 +203,18 @@ def kv_heads_of(operands: Operands, problem: Problem) -> tuple[IntArray, IntArra
 
 
 def kv_heads_assumed(problem: Problem) -> tuple[IntArray, IntArray]:
-    """Where the heads of key and value would begin if no two of them shared memory."""
+    """Where the heads of key and value would begin if no two of them shared memory.
+
+    Raises
+    ------
+    UnsupportedError
+        More heads than memory is spent on where there may be no arrays.
+    """
+    if problem.total_heads > MAX_ASSUMED_HEADS:
+        raise UnsupportedError(
+            f"the scores {problem.geometry.user_shape} have {problem.total_heads:,} heads of all batch entries, and a "
+            f"plan, which looks at each, takes up to {MAX_ASSUMED_HEADS:,}: ask for one batch entry"
+        )
     key, value = (_place_heads(shape, _dense_strides(shape), problem, problem.group) for shape in problem.kv_leads)
     return key, value
 

@@ -41,6 +41,21 @@ class UnsupportedError(RegardError):
     __module__ = "regard"
 
 
+def written(value: object) -> str:
+    """Write a value out for a message; an integer of more digits than Python writes out, by its size.
+
+    Examples
+    --------
+    >>> written(3), written(10**5000)
+    ('3', '<int of 16,610 bits>')
+    """
+    try:
+        return repr(value)
+    except ValueError:
+        size = f"of {value.bit_length():,} bits" if isinstance(value, int) else "of integers that are too long to write"
+        return f"<{type(value).__name__} {size}>"
+
+
 def listed(names: Iterable[str], most: int) -> str:
     """Spell names out for a message, each once, and no more than ``most`` of them; "none" for no name."""
     once = list(dict.fromkeys(names))

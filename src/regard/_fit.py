@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard._errors import AlignmentError, DTypeError, ShapeError
+from regard._errors import AlignmentError, DTypeError, ShapeError, written
 from regard._libraries import as_numpy
 from regard._types import Geometry, Offsets, as_int
 
+MAX_SIZE = 2**63 - 1  # of an axis, in NumPy
 MAX_OFFSET = 2**61  # positions are int64, and a window adds up to 2^62 to them
 
 
@@ -59,7 +60,9 @@ def as_size(name: str, value: object, least: int = 0) -> int:
     """Take an integer of at least ``least``."""
     size = as_int(value)
     if size is None or size < least:
-        raise ShapeError(f"{name} is {value!r}; it must be an integer, {least} or more")
+        raise ShapeError(f"{name} is {written(value)}; it must be an integer, {least} or more")
+    if size > MAX_SIZE:
+        raise ShapeError(f"{name} is {written(value)}; sizes go up to 2**63 - 1")
     return size
 
 
@@ -96,8 +99,8 @@ def as_offset(q_offset: object, way: str) -> int | Offsets:
     offset = None if given.ndim else as_int(given.item())
     if offset is None or abs(offset) > MAX_OFFSET:
         raise AlignmentError(
-            f"q_offset is {q_offset!r}; it must be an int up to 2**61, the position of query 0, or ints per batch "
-            f"entry; {way}"
+            f"q_offset is {written(q_offset)}; it must be an int up to 2**61, the position of query 0, or ints per "
+            f"batch entry; {way}"
         )
     return offset
 

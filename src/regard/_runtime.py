@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from regard import _native
 from regard._cached import cached_attribute
-from regard._errors import UnsupportedError
+from regard._errors import UnsupportedError, written
 from regard._types import as_int
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def describe() -> tuple[TargetInfo, ...]:
 def _check_threads(value: Any, source: str) -> int:
     threads = as_int(value)
     if threads is None or not 1 <= threads <= _MAX_THREADS:
-        raise UnsupportedError(f"{source} is {value!r}; it must be an integer from 1 to {_MAX_THREADS}")
+        raise UnsupportedError(f"{source} is {written(value)}; it must be an integer from 1 to {_MAX_THREADS}")
     return threads
 
 

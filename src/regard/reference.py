@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard._arrays import Intake, Operands, require_float
-from regard._errors import ShapeError
+from regard._errors import DTypeError, ShapeError
+from regard._fit import as_size
 from regard._plan import Problem, make_problem
 from regard._types import Array, BoolArray, IntArray, score_dtype
 from regard.biases import Bias, DenseBias
@@ -277,6 +278,7 @@ def online_attention(
     >>> rg.reference.online_attention(k[2:], k, k[:, :2], block_keys=1).round(6)
     array([[0.725931, 0.274069]])
     """
+    block_rows, block_keys = as_size("block_rows", block_rows, 1), as_size("block_keys", block_keys, 1)
     given = Operands.of(query, key, value, bias, sinks)
     problem, Q, K, V, biases, sink = _prepare(given, options, None)
     g = problem.geometry
@@ -373,6 +375,8 @@ def _prepare(
     """Check the call; return all arrays with all axes, each query head with the kv head that it reads."""
     problem = make_problem(given.query, given.key, given.value, bias=given.bias, sinks=given.sinks, **options)
     dtype = score_dtype(problem.dtype) if dtype is None else dtype
+    if dtype.kind != "f":
+        raise DTypeError(f"precision is {dtype}; all is computed in it: pass a float dtype, such as np.longdouble")
     Q, K, V = (x.astype(dtype, copy=False) for x in (given.query, given.key, given.value))
     Q, K, V = (x.reshape(1, *x.shape) if x.ndim == 2 else x for x in (Q, K, V))
     K, V = np.repeat(K, problem.group, axis=-3), np.repeat(V, problem.group, axis=-3)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from regard._arrays import Intake, require_float
-from regard._errors import DTypeError, ShapeError
+from regard._errors import DTypeError, ShapeError, written
 from regard._libraries import NUMPY, library_of
+from regard._plan.shapes import Shape, as_shape
 from regard._types import Array, score_dtype
 
 
@@ -74,12 +75,27 @@ class AttentionState:
 
         ``shape`` is that of ``out``, ``(..., Sq, Dv)``, and ``dtype`` its dtype, one that attention computes. The
         arrays are of NumPy, or of the library of the array ``like``.
+
+        Raises
+        ------
+        ShapeError, DTypeError
+            ``shape`` is no tuple of sizes, ``dtype`` none that attention computes, or ``like`` no array.
         """
-        library, of_out = library_of("like", like) or NUMPY, require_float("out", dtype)
-        out, lse = library.empty(shape, of_out), library.empty(shape[:-1], score_dtype(of_out.name))
+        sizes, of_out = _as_shape(shape), require_float("out", dtype)
+        library = NUMPY if like is None else library_of("like", like)
+        if library is None:
+            raise DTypeError(f"like is of type {type(like).__name__}; it is an array, whose library the state is of")
+        out, lse = library.empty(sizes, of_out), library.empty(sizes[:-1], score_dtype(of_out.name))
         out.fill(0)
         lse.fill(-np.inf)
         return cls(library.give(out), library.give(lse))
+
+
+def _as_shape(shape: Any) -> Shape:
+    sizes = as_shape("out", shape) if isinstance(shape, Iterable) else ()
+    if not sizes:
+        raise ShapeError(f"shape is {written(shape)}; it is that of out, (..., Sq, Dv): pass a tuple of sizes")
+    return sizes
 
 
 def merge_states(*states: AttentionState) -> AttentionState:
@@ -87,7 +103,8 @@ def merge_states(*states: AttentionState) -> AttentionState:
 
     .. math:: L = \log\sum_p e^{L_p}, \qquad o = \sum_p e^{L_p - L}\, o_p
 
-    The result does not depend on the order beyond rounding; `AttentionState.empty` is the identity, and two empty
+    The result does not depend on the order beyond rounding: sums are in the dtype of ``lse``, from the first state to
+    the last, and the output is rounded once. `AttentionState.empty` is the identity, and two empty
     states give an empty one. What the ``out`` of a row with ``lse = −inf`` holds is never read.
 
     Parameters
@@ -159,10 +176,17 @@ def share_out(peaks: Array, sums: Array) -> tuple[Array, Array]:
 
 
 def join(outs: Sequence[Array], shares: Array, joined: Array) -> Array:
-    """Fill ``joined`` with the parts' outputs, each times its share; what a part without a share holds is not read."""
-    joined.fill(0)
+    """Fill ``joined`` with the parts' outputs, each times its share, and round once.
+
+    What a part without a share holds is not read.
+    """
+    # In the dtype of the scores: sums in 16 bits stand still before they are at their end.
+    total = joined if joined.dtype == shares.dtype else np.empty(joined.shape, shares.dtype)
+    total.fill(0)
     with np.errstate(all="ignore"):
         for share, out in zip(shares, outs, strict=True):
             weight = np.broadcast_to(share[..., None], out.shape)
-            joined += np.multiply(weight, out, out=np.zeros_like(out), where=weight != 0)
+            total += np.multiply(weight, out, out=np.zeros_like(total), where=weight != 0)
+        if total is not joined:
+            joined[...] = total
     return joined

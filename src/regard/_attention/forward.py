@@ -266,7 +266,8 @@ def plan(
     called, for every pair that other masks leave open.
 
     Parameters are those of `attention`; query, key and value may be anything with ``.shape`` and ``.dtype`` (of
-    NumPy, torch or JAX): arrays without memory, on other devices, tracers. Errors are those that the call would raise.
+    NumPy, torch or JAX): arrays without memory, on other devices, tracers. Errors are those that the call would raise;
+    and UnsupportedError for over 2**24 heads of all batch entries, each of which is looked at.
 
     Examples
     --------

@@ -9,7 +9,7 @@ import numpy as np
 
 from regard import _engine
 from regard._arrays import Operands
-from regard._errors import MaskError, ShapeError
+from regard._errors import MaskError, ShapeError, written
 from regard._libraries import as_numpy
 from regard._plan import as_mask, read
 from regard._types import IntArray
@@ -148,7 +148,7 @@ def _bounds(name: str, given: Any, array: str, shape: tuple[int, ...]) -> list[i
         bounds = np.asarray(None)
     if bounds.ndim != 1 or bounds.dtype.kind not in "iu" or not bounds.size:
         raise ShapeError(
-            f"{name} is {given!r}; it holds integers, the beginnings of N sequences and the total, (N + 1,)"
+            f"{name} is {written(given)}; it holds integers, the beginnings of N sequences and the total, (N + 1,)"
         )
     begins: IntArray = bounds.astype(np.int64)
     if begins[0] != 0 or begins[-1] != shape[1] or np.any(np.diff(begins) < 0):

@@ -11,6 +11,7 @@ import numpy as np
 
 from regard import _engine, _native
 from regard._arrays import Operands
+from regard._errors import written
 from regard._plan import Plan
 from regard._types import Array, score_dtype
 from regard.masks._lower import lower
@@ -136,11 +137,11 @@ def as_range(index: Any, size: int) -> range:
         start, stop, step = index.indices(size)
         if step != 1:
             raise IndexError(
-                f"a slice of step {step} over queries or keys would compute all that it steps over: "
+                f"a slice of step {written(step)} over queries or keys would compute all that it steps over: "
                 "take a slice of step 1 and index the result"
             )
         return range(start, max(start, stop))
     at = operator.index(index)
     if not -size <= at < size:
-        raise IndexError(f"index {at} is out of range for an axis of size {size}")
+        raise IndexError(f"index {written(at)} is out of range for an axis of size {size}")
     return range(at % size, at % size + 1)

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from regard import _fit
-from regard._errors import AlignmentError, MaskError, UnsupportedError
+from regard._errors import AlignmentError, MaskError, UnsupportedError, written
 from regard._libraries import as_numpy, library_of
 from regard._types import Offsets
 from regard.biases import Bias
@@ -118,7 +118,7 @@ def _finite(name: str, value: Any, hint: str) -> float:
     value = value if isinstance(value, float) or library_of(name, value) is None else as_numpy(name, value)
     number = _fit.as_finite(value)
     if number is None or abs(number) > _FLOAT32_MAX:
-        raise UnsupportedError(f"{name} is {value!r}; it must be one finite number within float32, {hint}")
+        raise UnsupportedError(f"{name} is {written(value)}; it must be one finite number within float32, {hint}")
     return number
 
 

@@ -8,7 +8,8 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from regard._errors import ShapeError
+from regard._errors import ShapeError, written
+from regard._fit import MAX_SIZE
 from regard._types import as_int
 
 Shape = tuple[int, ...]
@@ -19,8 +20,8 @@ def as_shape(name: str, shape: Iterable[SupportsIndex]) -> Shape:
     sizes = []
     for given in shape:
         size = as_int(given)
-        if size is None or size < 0:
-            raise ShapeError(f"{name} has shape {shape!r}; a shape is made of integers, 0 or more")
+        if size is None or not 0 <= size <= MAX_SIZE:
+            raise ShapeError(f"{name} has shape {written(shape)}; a shape is made of integers, 0 to 2**63 - 1")
         sizes.append(size)
     return tuple(sizes)
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard._cached import cached_attribute
-from regard._errors import DTypeError, ShapeError
+from regard._errors import DTypeError, ShapeError, written
 from regard._libraries import as_numpy, of_ml_dtypes
 from regard._types import Array, Geometry, IntArray, positions
 
@@ -166,7 +166,9 @@ class Alibi(DistanceBias):
     def __init__(self, slopes: npt.ArrayLike) -> None:
         if isinstance(slopes, int | np.integer) and not isinstance(slopes, bool):
             if not 1 <= slopes <= _MAX_HEADS:
-                raise ShapeError(f"Alibi({slopes}): give a number of heads, 1 to {_MAX_HEADS}, or their slopes")
+                raise ShapeError(
+                    f"Alibi({written(slopes)}): give a number of heads, 1 to {_MAX_HEADS}, or their slopes"
+                )
             slopes = _paper_slopes(int(slopes))
         held = _floats("Alibi", "slopes", slopes, "(Hq,)", 1)
         if not (np.abs(held) <= np.finfo(np.float32).max).all():
@@ -265,7 +267,7 @@ class T5Bias(DistanceBias):
         exact, whole = held.shape[1] // least, isinstance(max_distance, int | np.integer)
         if not whole or isinstance(max_distance, bool) or not exact < max_distance < _FARTHEST:
             raise ShapeError(
-                f"T5Bias: max_distance is {max_distance!r}; it must be an integer above {exact}, for so many "
+                f"T5Bias: max_distance is {written(max_distance)}; it must be an integer above {exact}, for so many "
                 "distances have a bucket of their own, and below 2**31"
             )
         if not isinstance(bidirectional, bool | np.bool_):

@@ -117,7 +117,7 @@ def check(
     ValueError
         For a layout, rule, option, dtype or name that is not one of those above.
     TypeError
-        For what is no function.
+        For what is no function, and for an expected finding without a reason in words.
     UnsupportedError
         For a torch module whose matrices are not found, or whose number of heads.
 
@@ -144,7 +144,8 @@ def check(
     mask, causal, window, memory = (_options.as_word(name, value) for name, value in words.items())
     empty_row = _options.as_word("empty_row", empty_row, optional=False)
     dtype = _options.as_word("dtype", dtype, optional=False)
-    declared = Declared(layout, mask, causal, window, _options.as_supports(supports), library, memory, vjp)
+    way_back = _options.as_vjp(vjp)
+    declared = Declared(layout, mask, causal, window, _options.as_supports(supports), library, memory, way_back)
     setting = Setting(_options.as_seed(seed), dtype, False, causal == "top-left", empty_row)
     reasons, budget = _options.as_expected(expected), _options.as_budget(budget_s)
     return run(fn, declared, setting, reasons, bool(strict), budget, progress)

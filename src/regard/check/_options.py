@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from regard._errors import written
 from regard._types import FLOAT_DTYPES, as_int
 
 from .report._names import by_name
@@ -37,6 +38,19 @@ def as_function(fn: Any) -> Any:
     meant = {str: 'regard.check.check_apart("file.py:function") takes a text', type: "make an instance first"}
     hint = next((said for kind, said in meant.items() if isinstance(fn, kind)), "pass a function of query, key, value")
     raise TypeError(f"fn is {fn!r}, which is no function: {hint}")
+
+
+def as_vjp(vjp: Any) -> Any:
+    """Refuse a way back that cannot be called.
+
+    Raises
+    ------
+    TypeError
+        It is no function.
+    """
+    if vjp is None or callable(vjp):
+        return vjp
+    raise TypeError(f"vjp is {vjp!r}, which is no function: pass vjp(grad_out, query, key, value), or leave it out")
 
 
 def as_word(name: str, value: Any, *, optional: bool = True) -> Any:
@@ -81,14 +95,17 @@ def as_expected(value: Mapping[str, str] | None) -> dict[str, str]:
             near = difflib.get_close_matches(str(name).upper(), known, 1)
             hint = f"did you mean {near[0]}?" if near else "regard check --list names them"
             raise ValueError(f"expected has {name!r}, which no finding is called; {hint}")
-    return {known[name].name: str(reason) for name, reason in value.items()}
+    for name, reason in value.items():
+        if not isinstance(reason, str) or not reason.strip():
+            raise TypeError(f"expected has {name!r}: {reason!r}, which is no reason; write in words why it is as it is")
+    return {known[name].name: reason for name, reason in value.items()}
 
 
 def as_seed(value: Any) -> int:
     """Refuse a seed that is no natural number."""
     seed = as_int(value)
     if seed is None or seed < 0:
-        raise ValueError(f"seed is {value!r}; it is a whole number from 0 on")
+        raise ValueError(f"seed is {written(value)}; it is a whole number from 0 on")
     return seed
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import json
+import sys
+from dataclasses import asdict
 
 from rich import box
 from rich.table import Table
@@ -15,6 +18,16 @@ from regard.check.report._names import Entry, by_name, entries
 
 from ._console import text_console
 from ._shell import check_in_shell
+
+
+def write_list() -> None:
+    """Print all that is known of every name, as JSON."""
+    sys.stdout.write(json.dumps([asdict(entry) for entry in entries()], indent=2) + "\n")
+
+
+def write_explanation(name: str) -> None:
+    """Print all that is known of one name, as JSON."""
+    sys.stdout.write(json.dumps(asdict(entry_of(name)), indent=2) + "\n")
 
 
 def show_list() -> None:

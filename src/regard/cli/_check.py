@@ -20,7 +20,7 @@ from rich.text import Text
 from regard._errors import RegardError
 from regard.check import Apart, Finding, Report, check_apart
 
-from ._catalogue import entry_of, show_explanation, show_list
+from ._catalogue import entry_of, show_explanation, show_list, write_explanation, write_list
 from ._console import text_console
 from ._printable import printable
 from ._shell import check_in_shell
@@ -40,7 +40,7 @@ class CheckRequest:
     expected: tuple[str, ...]
     timeout: float
     as_json: bool
-    junit: Path | None
+    junit: str | None
     replay: str | None
     output: str
     printed: bool
@@ -52,9 +52,9 @@ def answer(asked: CheckRequest) -> int:
     """Print what is asked for; return the exit code."""
     _refuse_together(asked)
     if asked.list_names:
-        show_list()
+        (write_list if asked.as_json else show_list)()
     elif asked.explain is not None:
-        show_explanation(asked.explain)
+        (write_explanation if asked.as_json else show_explanation)(asked.explain)
     elif asked.target is None:
         raise RegardError("regard check needs a function: module:function or file.py:function; or --list")
     else:
@@ -68,8 +68,10 @@ def _refuse_together(asked: CheckRequest) -> None:
     several = [name for name, is_given in given.items() if is_given]
     if len(several) > 1:
         raise RegardError(f"{' and '.join(several)} ask for different things; leave all but one out")
-    if asked.as_json and asked.replay is not None:
-        raise RegardError("--json and --replay both print to stdout; leave one out")
+    printing = {"--json": asked.as_json, "--replay": asked.replay is not None, "--junit -": asked.junit == STREAM}
+    several = [name for name, prints in printing.items() if prints]
+    if len(several) > 1:
+        raise RegardError(f"{' and '.join(several)} both print to stdout; leave one out")
     if asked.output != STREAM and asked.replay is None:
         raise RegardError(f"-o {asked.output} is the file of a program; name a finding with --replay, or leave -o out")
 
@@ -92,7 +94,7 @@ def _show_check(target: str, asked: CheckRequest) -> int:
     if asked.as_json:
         sys.stdout.write(_json(apart))
     else:
-        _print(text_console(), apart, target, asked.printed)
+        _print(text_console(stderr=asked.junit == STREAM), apart, target, asked.printed)
     if report.exit_code == NOTHING:
         raise RegardError("nothing was asked before the time was over; give it more with --budget")
     return report.exit_code
@@ -123,9 +125,14 @@ def _json(apart: Apart) -> str:
     return json.dumps({**json.loads(apart.report.json()), "printed": printed}, indent=2) + "\n"
 
 
-def _write(path: Path, text: str, option: str) -> None:
+def _write(path: str, text: str, option: str) -> None:
+    """Write a text to a file, or to stdout whatever the terminal's encoding is."""
+    if path == STREAM:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(_utf8(text))
+        return
     try:
-        path.write_bytes(_utf8(text))
+        Path(path).write_bytes(_utf8(text))
     except OSError as error:
         raise RegardError(f"{path} cannot be written ({error.strerror}); name another file with {option}") from None
 
@@ -146,11 +153,7 @@ def _replay(report: Report, name: str, output: str) -> int:
     script = report[name].script
     if not script:
         raise RegardError(f"{name} has no script: it takes several calls to see it; leave --replay out")
-    if output == STREAM:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(_utf8(script))  # a program, whatever the terminal's encoding is
-    else:
-        _write(Path(output), script, "-o")
+    _write(output, script, "-o")
     return report.exit_code
 
 

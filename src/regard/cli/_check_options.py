@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
@@ -54,9 +53,15 @@ Budget: TypeAlias = Annotated[float, typer.Option(min=0, help="Seconds after whi
 Timeout: TypeAlias = Annotated[
     float, typer.Option(min=0.1, help="Seconds for one call; importing may take six times as long.")
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+AsJson: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print JSON instead of tables, of --list and --explain too.")
+]
 Junit: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write JUnit XML too, one test case per question.")
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write JUnit XML too, one test case per question; - writes it to stdout and the report to stderr.",
+    ),
 ]
 Replay: TypeAlias = Annotated[
     str | None,

@@ -204,6 +204,10 @@ def _patience(uncounted: Plan) -> AbstractContextManager[object]:
 def _picture(made: Plan, batch: int, head: int) -> str:
     mask, geometry = made.problem.mask, made.problem.geometry
     entry = entry_of("the scores", batch, geometry.lead)
+    if head >= geometry.heads:
+        raise ShapeError(
+            f"--head is {head}, and the scores {geometry.user_shape} have {geometry.heads} heads, which count from 0"
+        )
     try:
         return str(
             mask.picture(

@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard._errors import DTypeError, MaskError
+from regard._errors import DTypeError, MaskError, written
 from regard._libraries import as_numpy
 from regard._types import Array, IntArray, as_int
+
+# Stands for anything larger: beyond any difference of a position and a key, and a key + _FAR still fits int64.
+_FAR = 2**62 + 2**61
 
 
 def as_array(name: str, value: object) -> Array:
@@ -24,8 +27,13 @@ def positive(leaf: str, name: str, value: object, way: str) -> int:
     """Take the one integer of a leaf, 1 or more; ``way`` tells what to write for none of its effect."""
     number = as_int(value)
     if number is None or number < 1:
-        raise MaskError(f"{leaf}({value!r}): {name} is an integer, 1 or more; {way}")
+        raise MaskError(f"{leaf}({written(value)}): {name} is an integer, 1 or more; {way}")
     return number
+
+
+def reach(distance: int | None) -> int:
+    """Return a distance as an integer that formulas may add to positions and keys; None is no bound."""
+    return _FAR if distance is None else min(distance, _FAR)
 
 
 def as_int64(given: npt.NDArray[Any], refusal: str) -> IntArray:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard._cached import cached_attribute
-from regard._errors import MaskError, ShapeError
+from regard._errors import MaskError, ShapeError, written
 from regard._fit import as_geometry, as_offset, as_size, batch_of, entry_of, offset_at
 from regard._types import BoolArray, Geometry, IntArray
 
@@ -22,6 +22,8 @@ from ._expression import Bounds, Expression
 from ._picture import Picture, draw
 from ._spans import Ranges, RowSpans, both, either, outside
 
+# Masks of masks, one inside the other: what is asked of a mask is asked of its parts, and calls of Python's go so deep.
+MAX_DEPTH = 100
 # Arrays of up to so many elements are spelled out in a repr, which then gives the mask back.
 _SPELLED = 64
 
@@ -35,7 +37,8 @@ class Mask(Expression):
     Raises
     ------
     MaskError
-        When combined with anything that is not a mask.
+        When combined with anything that is not a mask; or when more than 100 would be one inside the other. What ``&``
+        or ``|`` adds on the right, under the same operator, is one part more and goes no deeper.
     TypeError
         When asked for a truth value, as ``and``, ``or``, ``not`` and ``if`` do.
 
@@ -57,6 +60,11 @@ class Mask(Expression):
     @property
     def parts(self) -> tuple[Mask, ...]:
         return ()
+
+    @property
+    def depth(self) -> int:
+        """How many masks of masks are one inside the other."""
+        return 0
 
     def materialize(
         self,
@@ -208,8 +216,7 @@ class ArrayLeaf(Mask):
 
     @cached_attribute
     def _hash(self) -> int:
-        arrays = [np.asarray(argument) for argument in self.arguments]
-        return hash((type(self), *((array.shape, array.tobytes()) for array in arrays)))
+        return hash((type(self), *map(_hashed, self.arguments)))
 
     def __hash__(self) -> int:
         return self._hash
@@ -222,9 +229,13 @@ class ArrayLeaf(Mask):
         return type(self), self.arguments
 
 
+def _hashed(argument: Any) -> Any:
+    return (argument.shape, argument.tobytes()) if isinstance(argument, np.ndarray) else argument
+
+
 def _spelled(argument: Any) -> str:
     if not isinstance(argument, np.ndarray):
-        return repr(argument)
+        return written(argument)
     short = argument.size <= _SPELLED and (argument.size or argument.ndim == 1)  # [] has but one axis
     return repr(argument.tolist()) if short else f"<{argument.dtype} {argument.shape}>"
 
@@ -255,54 +266,79 @@ class Combined(Mask):
     @abstractmethod
     def bounds(self, geometry: Geometry, rows: slice) -> Bounds: ...
 
+    @cached_attribute
+    def depth(self) -> int:
+        return 1 + max((part.depth for part in self.parts), default=0)
 
-@dataclass(frozen=True, repr=False)
-class _Pair(Combined):
-    left: Mask
-    right: Mask
+    def _refuse_deep(self) -> None:
+        if self.depth > MAX_DEPTH:
+            raise MaskError(
+                f"masks go up to {MAX_DEPTH} deep, one inside the other: what a loop adds goes on the right, as in "
+                "mask & more or mask | more, and makes a mask longer but no deeper; else combine parts first, and then "
+                "what came of them; of ~~mask leave both ~ out"
+            )
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class _Chain(Combined):
+    """Masks under one operator, grouped to the left as Python does it: a loop makes a long one and no deep one."""
+
+    operands: tuple[Mask, ...]
 
     _symbol: ClassVar[str]
     # On bool arrays and on spans alike; and on the ranges of one row.
     _combine: ClassVar[Callable[[Any, Any], Any]]
     _combine_row: ClassVar[Callable[[Ranges, Ranges, int], Ranges]]
 
+    def __init__(self, left: Mask, right: Mask) -> None:
+        longer = type(left) is type(self)
+        object.__setattr__(self, "operands", (*left.parts, right) if longer else (left, right))
+        if longer or left.parts or right.parts:
+            # Without a look at each of the others, for a loop comes here at each turn.
+            object.__setattr__(self, "depth", max(left.depth + (not longer), right.depth + 1))
+            self._refuse_deep()
+
     @property
     def parts(self) -> tuple[Mask, ...]:
-        return self.left, self.right
+        return self.operands
 
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
-        left, right = self.left.keep(geometry, rows, keys), self.right.keep(geometry, rows, keys)
-        kept: BoolArray = type(self)._combine(left, right)
+        kept = self.operands[0].keep(geometry, rows, keys)
+        for operand in self.operands[1:]:
+            kept = type(self)._combine(kept, operand.keep(geometry, rows, keys))
         return kept
 
     def bounds(self, geometry: Geometry, rows: slice) -> Bounds:
-        left, right = self.left.bounds(geometry, rows), self.right.bounds(geometry, rows)
-        inner = type(self)._combine(left[0], right[0])
-        closed = left[0] is left[1] and right[0] is right[1]
-        return inner, (inner if closed else type(self)._combine(left[1], right[1]))
+        inner, outer = self.operands[0].bounds(geometry, rows)
+        for operand in self.operands[1:]:
+            least, most = operand.bounds(geometry, rows)
+            combined = type(self)._combine(inner, least)
+            outer = combined if inner is outer and least is most else type(self)._combine(outer, most)
+            inner = combined
+        return inner, outer
 
     def row(self, p: int | None, keys: int) -> Ranges | None:
-        left, right = self.left.row(p, keys), self.right.row(p, keys)
-        return None if left is None or right is None else type(self)._combine_row(left, right, keys)
+        ranges = self.operands[0].row(p, keys)
+        for operand in self.operands[1:]:
+            more = None if ranges is None else operand.row(p, keys)
+            if ranges is None or more is None:
+                return None
+            ranges = type(self)._combine_row(ranges, more, keys)
+        return ranges
 
     def __repr__(self) -> str:
         # Python groups to the left: an equal operator on the right was in parentheses.
-        node: Mask = self
-        spelled: list[str] = []
-        while isinstance(node, _Pair) and type(node) is type(self):
-            spelled.append(_operand(node.right, node._binds + 1))
-            node = node.left
-        spelled.append(_operand(node, self._binds))
-        return f" {self._symbol} ".join(reversed(spelled))
+        first, *others = self.operands
+        return f" {self._symbol} ".join([_operand(first, self._binds), *(_operand(x, self._binds + 1) for x in others)])
 
 
-class And(_Pair):
+class And(_Chain):
     """What both masks keep."""
 
     _symbol, _combine, _combine_row, _binds = "&", operator.and_, both, 2
 
 
-class Or(_Pair):
+class Or(_Chain):
     """What one mask or the other keeps."""
 
     _symbol, _combine, _combine_row, _binds = "|", operator.or_, either, 1
@@ -315,6 +351,9 @@ class Not(Combined):
     operand: Mask
 
     _binds = 3
+
+    def __post_init__(self) -> None:
+        self._refuse_deep()
 
     @property
     def parts(self) -> tuple[Mask, ...]:

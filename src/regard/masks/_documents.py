@@ -149,7 +149,7 @@ class KeyPadding(ArrayLeaf):
             raise MaskError(
                 "a key_padding_mask is bool, True = ignore, or float, 0 = keep and -inf = ignore; "
                 f"got {odd}; where other numbers are to be added to the scores pass bias=array[:, None, None, :], "
-                "and for 0/1 write array.astype(bool) if 1 means ignore"
+                "and for 0/1 write array != 0 if 1 means ignore"
             )
         return cls(~ignored)
 

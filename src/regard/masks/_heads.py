@@ -56,6 +56,7 @@ class PerHead(Combined):
                 "mask write Full()"
             )
         object.__setattr__(self, "masks", given)
+        self._refuse_deep()
 
     def __repr__(self) -> str:
         return f"PerHead([{', '.join(map(repr, self.masks))}])"

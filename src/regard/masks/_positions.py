@@ -9,15 +9,12 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from regard._cached import cached_attribute
-from regard._errors import MaskError
+from regard._errors import MaskError, written
 from regard._types import BoolArray, Geometry, IntArray, as_int, positions
 
-from ._arguments import positive
+from ._arguments import positive, reach
 from ._base import Mask
 from ._spans import Ranges, RowSpans, one_range
-
-# Stands for anything larger: beyond any difference of a position and a key, and a key + _FAR still fits int64.
-_FAR = 2**62 + 2**61
 
 Position: TypeAlias = IntArray | int
 
@@ -128,7 +125,7 @@ class Window(_OneRange):
 
     def __repr__(self) -> str:
         bounds = (("left", self.left), ("right", self.right))
-        return f"Window({', '.join(f'{name}={bound}' for name, bound in bounds if bound is not None)})"
+        return f"Window({', '.join(f'{name}={written(bound)}' for name, bound in bounds if bound is not None)})"
 
     @property
     def positional(self) -> bool:
@@ -136,7 +133,7 @@ class Window(_OneRange):
 
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         ahead = keys - positions(geometry, rows)
-        return (ahead >= -_reach(self.left)) & (ahead <= _reach(self.right))
+        return (ahead >= -reach(self.left)) & (ahead <= reach(self.right))
 
     def ends(self, p: Position, keys: int) -> tuple[Position, Position]:
         # Positions before the keys see none to their left, and those behind none to their right: no sum overflows.
@@ -145,7 +142,7 @@ class Window(_OneRange):
 
     @cached_attribute
     def _reaches(self) -> tuple[int, int]:
-        return _reach(self.left), _reach(self.right)
+        return reach(self.left), reach(self.right)
 
 
 class _OfNumber(Mask):
@@ -159,7 +156,7 @@ class _OfNumber(Mask):
         object.__setattr__(self, name, positive(type(self).__name__, name, getattr(self, name), self._way))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({getattr(self, self._name)})"
+        return f"{type(self).__name__}({written(getattr(self, self._name))})"
 
     @property
     def _name(self) -> str:
@@ -189,10 +186,10 @@ class Prefix(_OfNumber, _OneRange):
     _way = "for no keys at all write Empty()"
 
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
-        return (keys < _reach(self.n)).reshape((1,) * (len(geometry.lead) + 2) + keys.shape)
+        return (keys < reach(self.n)).reshape((1,) * (len(geometry.lead) + 2) + keys.shape)
 
     def ends(self, p: Position, keys: int) -> tuple[Position, Position]:
-        return 0, _reach(self.n)
+        return 0, reach(self.n)
 
 
 @dataclass(frozen=True, repr=False)
@@ -221,11 +218,11 @@ class Global(_OfNumber, _OneRange):
         return True
 
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
-        n = _reach(self.n)
+        n = reach(self.n)
         return (keys < n) | (positions(geometry, rows) < n)
 
     def ends(self, p: Position, keys: int) -> tuple[Position, Position]:
-        n = _reach(self.n)
+        n = reach(self.n)
         return 0, n + (keys - n) * (p < n)
 
 
@@ -255,12 +252,12 @@ class Chunked(_OfNumber, _OneRange):
         return True
 
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
-        size = _reach(self.size)
+        size = reach(self.size)
         kept: BoolArray = positions(geometry, rows) // size == keys // size
         return kept
 
     def ends(self, p: Position, keys: int) -> tuple[Position, Position]:
-        size = _reach(self.size)
+        size = reach(self.size)
         # A chunk behind the keys is empty, wherever it begins: no sum overflows.
         begin = _least(p // size * size, keys)
         return begin, begin + size
@@ -294,7 +291,7 @@ class Dilated(_OfNumber):
 
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         # p and j are congruent: one remainder per position and key, not one per pair.
-        step = _reach(self.step)
+        step = reach(self.step)
         kept: BoolArray = positions(geometry, rows) % step == keys % step
         return kept
 
@@ -319,15 +316,11 @@ def _least(p: Position, bound: int) -> Position:
     return p if isinstance(p, int) else np.minimum(p, bound)
 
 
-def _reach(distance: int | None) -> int:
-    return _FAR if distance is None else min(distance, _FAR)
-
-
 def _bound(name: str, value: object) -> int | None:
     bound = as_int(value)
     if value is not None and (bound is None or bound < 0):
         raise MaskError(
-            f"Window({name}={value!r}): a bound is an integer number of keys, 0 or more; "
+            f"Window({name}={written(value)}): a bound is an integer number of keys, 0 or more; "
             f"for no bound leave it out or write {name}=None"
         )
     return bound

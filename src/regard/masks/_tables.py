@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from regard._cached import cached_attribute
-from regard._errors import MaskError
+from regard._errors import MaskError, written
 from regard._fit import fits_lead, misfit
 from regard._libraries import of_ml_dtypes
 from regard._types import BoolArray, Geometry, IntArray, as_int, with_axes
 
-from ._arguments import as_array, frozen
+from ._arguments import as_array, frozen, reach
 from ._base import ArrayLeaf, Mask
 from ._spans import RowSpans, runs_of
 
@@ -143,13 +143,15 @@ class Blocks(ArrayLeaf):
 
     def keep(self, geometry: Geometry, rows: IntArray, keys: IntArray) -> BoolArray:
         table = with_axes(self.array, len(geometry.shape))
-        return table.take(rows // self.block[0], axis=-2).take(keys // self.block[1], axis=-1)
+        tall, wide = map(reach, self.block)
+        return table.take(rows // tall, axis=-2).take(keys // wide, axis=-1)
 
     def spans(self, geometry: Geometry, rows: slice) -> RowSpans | None:
         if self._runs is None:
             return None
         runs = with_axes(self._runs, len(geometry.shape))
-        edges = runs.take(np.arange(*rows.indices(geometry.queries)) // self.block[0], axis=-2) * self.block[1]
+        tall, wide = map(reach, self.block)
+        edges = runs.take(np.arange(*rows.indices(geometry.queries)) // tall, axis=-2) * wide
         return RowSpans.from_edges(np.minimum(edges, geometry.keys), geometry.keys)
 
     @cached_attribute
@@ -162,7 +164,7 @@ def _as_block(block: object) -> tuple[int, int]:
     sizes = tuple(as_int(size) or 0 for size in pair)
     if len(sizes) != 2 or min(sizes) < 1:
         raise MaskError(
-            f"Blocks(..., {block!r}): a block is a number of queries and keys, 1 or more, "
+            f"Blocks(..., {written(block)}): a block is a number of queries and keys, 1 or more, "
             "or a pair of these, (rows, keys)"
         )
     return sizes
@@ -178,4 +180,4 @@ def as_bool(leaf: str, name: str, array: object) -> BoolArray:
     fact = f"a mask is bool, True = may attend; got dtype {given.dtype} and shape {given.shape}"
     is_float = given.dtype.kind == "f" or of_ml_dtypes(given.dtype)
     bias = "a bias is float and is added: pass it as bias=; " if is_float else ""
-    raise MaskError(f"{fact}; {bias}for 0/1 write mask.astype(bool), and ~mask.astype(bool) where 1 means masked out")
+    raise MaskError(f"{fact}; {bias}for 0/1 write mask != 0, and mask == 0 where 1 means masked out")

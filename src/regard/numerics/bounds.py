@@ -32,6 +32,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from regard._errors import DTypeError
+from regard._fit import as_size
 from regard._types import Array, score_dtype
 
 # Unit roundoff and smallest number of the dtypes in which an output may be stored.
@@ -93,6 +95,11 @@ def forward_bounds(
     random_walk : bool
         Constants for fixed-seed random data; False: for any data.
 
+    Raises
+    ------
+    ShapeError, DTypeError
+        ``tile_keys`` is no integer above 0, or ``dtype`` none of those names.
+
     Examples
     --------
     >>> import numpy as np
@@ -101,6 +108,9 @@ def forward_bounds(
     >>> bounds.out.shape, bool(bounds.out.max() < 1e-6)
     ((1, 2), True)
     """
+    tile_keys = as_size("tile_keys", tile_keys, 1)
+    if not isinstance(dtype, str) or dtype not in _STORED:
+        raise DTypeError(f"dtype is {dtype!r}; bounds are known for {', '.join(_STORED)}: pass one of these names")
     q, k, v, P = (np.asarray(x, np.float64) for x in (query, key, value, weights))
     left = np.ones((1, 1)) if share is None else np.asarray(share, np.float64)[..., None]
     unit, least = _STORED[score_dtype(dtype).name]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard._arrays import as_input
-from regard._errors import DTypeError, UnsupportedError
+from regard._errors import DTypeError, UnsupportedError, written
 from regard._fit import as_finite
 
 MAX_POSITION = 2**53  # beyond, float64 does not hold every integer
@@ -29,9 +29,16 @@ def as_positions(name: str, value: Any) -> npt.NDArray[np.float64]:
     return where
 
 
+def flag(name: str, value: Any) -> bool:
+    """Return True or False; a text, say, would count as True."""
+    if not isinstance(value, bool | np.bool_):
+        raise UnsupportedError(f"{name} is {written(value)}; it is True or False")
+    return bool(value)
+
+
 def finite(name: str, value: Any) -> float:
     """Return one finite float."""
     number = as_finite(value)
     if number is None:
-        raise UnsupportedError(f"{name} is {value!r}; it must be one finite number")
+        raise UnsupportedError(f"{name} is {written(value)}; it must be one finite number")
     return number

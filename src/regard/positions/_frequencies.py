@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard._arrays import as_input
-from regard._errors import DTypeError, ShapeError, UnsupportedError
+from regard._errors import DTypeError, ShapeError, UnsupportedError, written
 from regard._fit import as_size
 from regard.positions._arguments import finite
 
@@ -50,11 +50,26 @@ def rotary_frequencies(dim: int, *, base: float = BASE) -> npt.NDArray[np.float6
     given, dim, base = base, as_size("dim", dim), finite("base", base)
     if base < 1:
         raise UnsupportedError(
-            f"base is {given!r}; frequencies base ** (-2c / dim) fall from 1 for a base over 1: pass one as {BASE:g}"
+            f"base is {written(given)}; frequencies base ** (-2c / dim) fall from 1 for a base over 1: pass one as "
+            f"{BASE:g}"
         )
     # [frequencies]
     return base ** (-np.arange(0, dim, 2) / dim)
     # [/frequencies]
+
+
+def angles_of(where: npt.NDArray[np.float64], frequencies: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Multiply each position by each frequency; what float64 does not hold has no cosine, and is refused."""
+    with np.errstate(over="ignore"):
+        # [angles]
+        angles = where[..., None] * frequencies
+        # [/angles]
+    if not np.isfinite(angles).all():
+        raise UnsupportedError(
+            f"a position of {np.abs(where).max():g} times a frequency of {np.abs(frequencies).max():g} is beyond "
+            "float64: frequencies are radians per position, pass smaller ones"
+        )
+    return angles
 
 
 def as_frequencies(frequencies: Any, base: float | None, dim: int) -> npt.NDArray[np.float64]:
@@ -63,8 +78,8 @@ def as_frequencies(frequencies: Any, base: float | None, dim: int) -> npt.NDArra
         return rotary_frequencies(dim, base=BASE if base is None else base)
     if base is not None:
         raise UnsupportedError(
-            f"base={base!r} and frequencies= both say how fast features turn: pass one of them; "
-            f"rotary_frequencies({dim}, base={base!r}) are those of the base"
+            f"base={written(base)} and frequencies= both say how fast features turn: pass one of them; "
+            f"rotary_frequencies({dim}, base={written(base)}) are those of the base"
         )
     given, pairs = as_input("frequencies", frequencies), (dim + 1) // 2
     if given.dtype.kind not in "iuf":

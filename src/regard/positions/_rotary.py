@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from regard._arrays import as_input, require_float
-from regard._errors import ShapeError
+from regard._errors import ShapeError, UnsupportedError
 from regard._fit import as_size, fits_lead
 from regard._libraries import NUMPY, library_of
 from regard._types import Array, score_dtype
-from regard.positions._arguments import as_positions, finite
-from regard.positions._frequencies import as_frequencies
+from regard.positions._arguments import as_positions, finite, flag
+from regard.positions._frequencies import angles_of, as_frequencies
 
 
 def rotary_embedding(
@@ -91,13 +91,12 @@ def rotary_embedding(
     >>> np.array_equal(rg.rotary_embedding(x[2:], offset=2), turned[2:])
     True
     """
-    shape = _as_rows(x).shape
+    rows = _as_rows(x)
+    shape = rows.shape
     dim = _as_dim(dim, shape[-1])
     where = _row_positions(shape, positions, offset)
-    # [angles]
-    angles = where[..., None] * as_frequencies(frequencies, base, dim)
-    # [/angles]
-    factor = finite("attention_factor", attention_factor)
+    angles = angles_of(where, as_frequencies(frequencies, base, dim))
+    factor = _as_factor(attention_factor, score_dtype(rows.dtype.name))
     return rotate(x, factor * np.cos(angles), factor * np.sin(angles), interleaved=interleaved)
 
 
@@ -123,7 +122,7 @@ def rotate(x: Any, cos: Any, sin: Any, *, interleaved: bool = False) -> Any:
     ShapeError, DTypeError
         Tables without a number for each row and pair, more pairs than x has, or one that is no float array.
     UnsupportedError
-        An array that cannot be read, as for `regard.rotary_embedding`.
+        An array that cannot be read, as for `regard.rotary_embedding`; or ``interleaved`` is not True or False.
 
     Examples
     --------
@@ -133,7 +132,7 @@ def rotate(x: Any, cos: Any, sin: Any, *, interleaved: bool = False) -> Any:
     [[-4.0, 3.0, 5.0]]
     """
     library = library_of("x", x) or NUMPY
-    x = _as_rows(x)
+    x, interleaved = _as_rows(x), flag("interleaved", interleaved)
     # In the wide dtype, so that products with them are.
     cos, sin = (
         _over_rows(name, table, x.shape, score_dtype(x.dtype.name)) for name, table in (("cos", cos), ("sin", sin))
@@ -163,6 +162,13 @@ def _as_rows(x: Any) -> Array:
     if given.ndim < 2:
         raise ShapeError(f"x has shape {given.shape}; it needs at least two axes, (S, D), or (..., H, S, D)")
     return given
+
+
+def _as_factor(value: Any, wide: np.dtype[Any]) -> float:
+    factor, most = finite("attention_factor", value), float(np.finfo(wide).max)
+    if abs(factor) > most:
+        raise UnsupportedError(f"attention_factor is {factor}; {wide}, in which x is turned, goes up to {most:.3g}")
+    return factor
 
 
 def _as_dim(dim: int | None, features: int) -> int:
@@ -208,5 +214,6 @@ def _over_rows(name: str, table: Any, shape: tuple[int, ...], wide: np.dtype[Any
         raise ShapeError(
             f"{name} has {given.shape[-1]} pairs and x has {shape[-1]} features: {shape[-1] // 2} pairs at most"
         )
-    given = given.astype(wide, copy=False)
+    with np.errstate(over="ignore"):  # what is too large becomes inf, as the dtype says
+        given = given.astype(wide, copy=False)
     return given if len(shape) == 2 else given[..., None, :, :]

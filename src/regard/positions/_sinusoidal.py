@@ -10,8 +10,8 @@ from regard._errors import DTypeError, ShapeError
 from regard._fit import as_size
 from regard._libraries import as_dtype
 from regard._types import FLOAT_DTYPES, Array
-from regard.positions._arguments import as_positions
-from regard.positions._frequencies import as_frequencies
+from regard.positions._arguments import as_positions, flag
+from regard.positions._frequencies import angles_of, as_frequencies
 
 
 def sinusoidal_positions(
@@ -66,7 +66,7 @@ def sinusoidal_positions(
      [ 0.841471  0.540302  0.01      0.99995 ]
      [ 0.909297 -0.416147  0.019999  0.9998  ]]
     """
-    dtype = _as_dtype(dtype)
+    dtype, interleaved = _as_dtype(dtype), flag("interleaved", interleaved)
     where, dim = as_positions("positions", positions), as_size("dim", dim)
     if where.ndim == 0:
         raise ShapeError(
@@ -78,7 +78,7 @@ def sinusoidal_positions(
             f"dim is {dim}, and a half of sines and one of cosines need an even one: pass dim={dim - 1} and append a "
             "feature (others append zeros), or interleaved=True"
         )
-    angles = where[..., None] * as_frequencies(frequencies, base, dim)
+    angles = angles_of(where, as_frequencies(frequencies, base, dim))
     out = np.empty((*where.shape, dim), dtype)
     sines, cosines = (slice(0, None, 2), slice(1, None, 2)) if interleaved else (slice(dim // 2), slice(dim // 2, None))
     out[..., sines] = np.sin(angles)
