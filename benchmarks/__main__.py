@@ -52,8 +52,8 @@ class Run:
         grown = not options.problems and options.part != "problems"
         self.series = {kind: growth.load(kind) if grown else [] for kind in ("growth", "memory")}
         self.result = {
-            "format": bench.FORMAT, "partial": True, "machine": machine(), "rounds": options.rounds, "ceilings": {},
-            "problems": {},
+            "format": bench.FORMAT, "partial": True, "machine": machine(), "rounds": options.rounds,
+            "twice_s": bench.TWICE_S, "ceilings": {}, "problems": {},
         }  # fmt: skip
 
     def write(self):

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 import regard as rg
 from regard import _runtime
-from regard.bench import FMA, PAIRS, PAIRS_OF, interleave, spread
+from regard.bench import AMX, FMA, PAIRS, PAIRS_OF, interleave, spread
 
 BUILT = Path(__file__).parents[1] / "build" / "bench"
 NAMES = ("libregard_ceilings.so", "libregard_ceilings.dylib", "regard_ceilings.dll")
 FLOPS = 2_000_000_000
 READ_MIB = (1, 32, 512)
+# Numbers in each step of the loops.
+STEP = 64
 ARGUMENTS = {
     "fma": (ctypes.c_int64,),
     "pairs": (ctypes.c_int64,),
@@ -51,8 +54,15 @@ def loop(kind, target=None):
 
 def numbers(size):
     """So many negative numbers, rounded up to whole steps of the loops; exp of none is subnormal."""
-    size = -(-size // 64) * 64
+    size = -(-size // STEP) * STEP
     return np.random.default_rng(1).uniform(-40, -0.01, size).astype(np.float32)
+
+
+def cut(array, parts):
+    """Views of the bytes of an array as float32, in so many parts of whole steps of the loops."""
+    flat = array.reshape(-1).view(np.float32)
+    ends = [flat.size // STEP * part // parts * STEP for part in range(parts + 1)]
+    return [flat[begin:end] for begin, end in pairwise(ends)]
 
 
 def tiles():
@@ -85,7 +95,7 @@ def probes():
         # Normal numbers, cut off to bfloat16; an AMX call of as few operations as one of FMA would be too short.
         four, flops = np.random.default_rng(4).standard_normal(2048, np.float32).view(np.uint32) >> 16, 8 * FLOPS
         operands = four.astype(np.uint16)
-        yield "AMX on random data", "GFLOP/s", flops / 1e9, lambda: dot(operands.ctypes.data, flops)
+        yield AMX, "GFLOP/s", flops / 1e9, lambda: dot(operands.ctypes.data, flops)
     read = loop("read")
     for mib in READ_MIB:
         buffer = numbers(mib * 2**18)

@@ -1,15 +1,17 @@
 """What changed between two runs, and what of it is more than noise.
 
-Machines drift between runs. Others' code did not change, so what their times did is noise too, and regard's time has
-changed only where the interval of its old time over its new lies outside of all that theirs did, and of 1.
+Machines drift between runs. Others' code did not change, so what their times did is drift: that of torch and of the
+loops that measure the machine, or of whoever was there where neither was. Regard's time has changed only where the
+interval of its old time over its new lies outside of the quartiles of that drift, and of 1.
 """
 
 from __future__ import annotations
 
-from statistics import median
-
 from benchmarks.report import headed
+from regard.bench import spread
 
+# Who tells how the machine drifts: they free no gigabytes, whose pages the system finds again sooner or later.
+STEADY = ("torch", "FMA", "reading")
 SHOWN = {"faster": "[green]faster[/]", "slower": "[red]slower[/]", "noise": "within the noise"}
 # Where these differ, the runs may.
 MATTERS = ("cpu", "target", "python", "numpy", "blas", "torch", "jax", "onnxruntime", "openvino")
@@ -27,10 +29,18 @@ def gain(old, new):
 def change(old, new):
     """What became of one problem: regard's gain, what the others' was, and the verdict."""
     own = gain(old["regard"], new["regard"])
-    others = {name: gain(row, new[name])["median"] for name, row in old.items() if name in new and row["outside"]}
-    drift = [1.0, *others.values()]
-    verdict = "faster" if own["low"] > max(drift) else "slower" if own["high"] < min(drift) else "noise"
-    return {"gain": own, "others": others, "verdict": verdict}
+    others = {
+        name: gain(row, new[name])["median"]
+        for name, row in old.items()
+        if name in new and not name.startswith("regard")
+    }
+    steady = [value for name, value in others.items() if name.startswith(STEADY)] or list(others.values())
+    drift = spread(steady or [1.0])
+    faster, slower = own["low"] > max(1.0, drift["high"]), own["high"] < min(1.0, drift["low"])
+    return {
+        "gain": own, "others": others, "drift": drift if others else None,
+        "verdict": "faster" if faster else "slower" if slower else "noise",
+    }  # fmt: skip
 
 
 def changes(old, new):
@@ -56,12 +66,12 @@ def show(old, new, console):
     for line in differences(old, new):
         console.print(f"[yellow]{line}[/]")
     told = changes(old, new)
-    table = headed("Old time over new", "problem", "regard's", "between", "the others'", "")
+    table = headed("Old time over new", "problem", "regard's", "between", "the machine's drift", "")
     for name, row in told.items():
-        own, others = row["gain"], row["others"].values()
+        own, drift = row["gain"], row["drift"]
         table.add_row(
             name, f"{own['median']:.2f}", f"{own['low']:.2f} - {own['high']:.2f}",
-            f"{median(others):.2f} ({min(others):.2f} - {max(others):.2f})" if others else "none in both",
+            f"{drift['median']:.2f} ({drift['low']:.2f} - {drift['high']:.2f})" if drift else "unknown",
             SHOWN[row["verdict"]],
         )  # fmt: skip
     console.print(table)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from benchmarks import growth
 from benchmarks.peers import PEERS
 from benchmarks.race import PATIENCE_S
-from regard.bench import obstacle, rest_s
+from regard.bench import TWICE_S, obstacle, rest_s
 
-# Of all contestants on the average, in operations per second: a guess for what no earlier run tells.
-RATE = 2e10
+# Of all contestants on the average, in operations per second (46e9 in a whole run on Zen 4): a guess for what no
+# earlier run tells.
+RATE = 4e10
 # Seconds of a process of its own for a peak of memory, torch's imports among them.
 PROCESS_S = 4.0
 COMPILE_S = 8.0
@@ -22,10 +23,14 @@ def of_problem(problem, rounds, outcome):
     able = [name for name in problem.peers if not PEERS[name].why_not(problem)]
     calls = dict.fromkeys(("regard", *able), problem.flops / RATE)
     calls |= {name: row["median_ms"] / 1e3 for name, row in rows.items()}
-    turns = rounds + 2  # the first call, and the round that is not counted
-    timed = sum(min(turns * s * problem.repeat, max(PATIENCE_S, 5 * s)) for s in calls.values())
+    timed = sum(min(of_calls(s, rounds, problem.repeat), max(PATIENCE_S, 5 * s)) for s in calls.values())
     rests = (rounds + 1) * len(calls) * rest_s(problem.threads)
     return timed + rests + of_answer(problem) + sum(map(of_compiling, calls))
+
+
+def of_calls(s, rounds, repeat=1):
+    """Seconds of calls of `s`: the first, the round that is not counted, and in the others the one before each."""
+    return (rounds + 2) * s * repeat + (rounds * s if s <= TWICE_S else 0)
 
 
 def of_answer(problem):
@@ -43,7 +48,9 @@ def of_series(series):
         for name in series.entrants(length):
             seconds += of_compiling(name)
             call = series.problem(length).flops / 5e10
-            seconds += call if call > growth.ONCE_S else min((growth.ROUNDS + 2) * call, growth.PATIENCE_S + 4 * call)
+            seconds += (
+                call if call > growth.ONCE_S else min(of_calls(call, growth.ROUNDS), growth.PATIENCE_S + 4 * call)
+            )
     return seconds
 
 

@@ -96,7 +96,8 @@ def goals_of(entry):
 
 
 def reached(goals, rows):
-    """What is said of each goal, for the report and the file."""
+    """What is said of each goal, for the report and the file; without regard's row nothing is known of any."""
+    rows = rows if "regard" in rows else {}
     told = []
     for goal in goals:
         value = goal.value(rows)
@@ -107,3 +108,21 @@ def reached(goals, rows):
             }
         )  # fmt: skip
     return told
+
+
+def musts(problems):
+    """Marks of all musts, those of problems that were not run among them."""
+    goals = [goal for outcome in problems.values() for goal in outcome.get("goals", ())]
+    return [goal["mark"] for goal in goals if goal["must"] is not None]
+
+
+def not_raced(problems):
+    """Say how many problems were not run here, and with how many musts; empty for none.
+
+    A result from before their goals were written tells no musts of them.
+    """
+    skipped = {name: outcome for name, outcome in problems.items() if "skipped" in outcome}
+    if not skipped:
+        return ""
+    held = f", with {len(musts(skipped))} musts" if musts(skipped) else ""
+    return f"{len(skipped)} problem{'s' if len(skipped) > 1 else ''} not raced here{held}"

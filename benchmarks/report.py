@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from regard.bench import number
+from benchmarks.goals import not_raced
+from regard.bench import DISTURBED, disturbed, number, unquiet
 
 SHOWN = {
     "goal": "[green]goal[/]", "must": "[yellow]must[/]", "missed": "[red]missed[/]", "not yet": "[yellow]not yet[/]",
     "unknown": "[dim]not raced[/]",
 }  # fmt: skip
-QUIET = 0.5
 
 
 def headed(title, first, *columns):
@@ -36,7 +36,8 @@ def problem(name, outcome):
         ratio, error = row.get("ratio"), row.get("max_abs_error")
         table.add_row(
             contestant + (f" ({row['rounds']} rounds)" if row["stopped"] else ""),
-            number(row["median_ms"]), f"{number(row['low_ms'])} - {number(row['high_ms'])}",
+            number(row["median_ms"]),
+            f"{number(row['low_ms'])} - {number(row['high_ms'])}" + (", disturbed" if disturbed(row) else ""),
             number(row["gflops"]),
             f"{ratio['median']:.2f} ({ratio['low']:.2f} - {ratio['high']:.2f})" if ratio else "",
             "" if error is None else f"{error:.1e}",
@@ -45,7 +46,9 @@ def problem(name, outcome):
 
 
 def notes(outcome):
-    """Who is not in the table, and why."""
+    """What a mark in the table means; who is not in it, and why."""
+    if any(map(disturbed, outcome["contestants"].values())):
+        yield f"[yellow]disturbed:[/] the quartiles are more than {DISTURBED:g} times apart; the median says little"
     for name, why in outcome.get("refused", {}).items():
         yield f"[red]{name} is refused:[/] {why}"
     for name, why in outcome.get("absent", {}).items():
@@ -91,13 +94,15 @@ def summary(result):
 
 
 def left_out(result):
-    """Problems that were not run: each reason once."""
+    """Problems that were not run: each reason once, and how many musts go unanswered by that."""
     names = {}
     for name, outcome in result["problems"].items():
         if "skipped" in outcome:
             names.setdefault(outcome["skipped"], []).append(name)
     for why, held in names.items():
         yield f"[yellow]not run ({why}):[/] {'; '.join(held)}"
+    if told := not_raced(result["problems"]):
+        yield told
 
 
 def machine(told):
@@ -105,5 +110,5 @@ def machine(told):
     yield " · ".join(
         [told["date"], told["cpu"], f"target {told['target']}", f"NumPy {told['numpy']}", *map(str.strip, told["blas"])]
     )
-    if told["load_before"] is not None and told["load_before"] > QUIET:
-        yield f"[red]this machine is not quiet: load {told['load_before']:.1f}; the numbers mean little[/]"
+    if why := unquiet(told):
+        yield f"[red]this machine is {why}[/]"

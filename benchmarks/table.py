@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+from benchmarks.goals import musts, not_raced
 from regard import bench
 
 ROOT = Path(__file__).parents[1]
@@ -36,12 +37,21 @@ def table(result):
         if "regard" not in rows or (other := best(rows)) is None:
             continue
         own, row = rows["regard"], rows[other]
-        half = f"{bench.number(own['low_ms'])} – {bench.number(own['high_ms'])}"
         lines.append(
-            f"| {name} | {bench.number(own['median_ms'])} ({half}) | {other}: {bench.number(row['median_ms'])} "
-            f"| {row['ratio']['median']:.2f} | {must(outcome, other)} | {own['max_abs_error']:.1e} |"
+            f"| {name} | {half(own)} | {other}: {half(row)} | {ratio(row['ratio'])} | {must(outcome, other)} "
+            f"| {own['max_abs_error']:.1e} |"
         )
     return "\n".join(lines)
+
+
+def half(row):
+    """The median with the middle half of the rounds, marked where that is wide."""
+    low, high = bench.number(row["low_ms"]), bench.number(row["high_ms"])
+    return f"{bench.number(row['median_ms'])} ({low} – {high})" + (", disturbed" if bench.disturbed(row) else "")
+
+
+def ratio(told):
+    return f"{told['median']:.2f} ({told['low']:.2f} – {told['high']:.2f})"
 
 
 def must(outcome, other):
@@ -53,11 +63,12 @@ def must(outcome, other):
 def machine(result):
     m = result["machine"]
     blas = m["blas"][0].strip()
-    return f"{m['cpu']}, target {m['target']}, NumPy {m['numpy']} with {blas}, load {m['load_before']:.1f}, {m['date']}"
+    quiet = bench.unquiet(m) or f"load {m['load_before']:.1f}"
+    return f"{m['cpu']}, target {m['target']}, NumPy {m['numpy']} with {blas}, {m['date']} ({quiet})"
 
 
 def peers(result):
-    """Who was raced, and how many of the musts are missed."""
+    """Who was raced."""
     raced = {name for outcome in result["problems"].values() for name in outcome.get("contestants", {})}
     there = [
         f"{shown} {result['machine'][package]}"
@@ -65,16 +76,27 @@ def peers(result):
         if result["machine"].get(package) and any(name.split()[0] == shown.split()[0] for name in raced)
     ]
     missing = [shown for package, shown in PACKAGES.items() if not any(shown in known for known in there)]
-    goals = [goal for outcome in result["problems"].values() for goal in outcome.get("goals", ())]
-    musts = [goal for goal in goals if goal["must"] is not None and goal["value"] is not None]
-    missed = sum(goal["mark"] == "missed" for goal in musts)
     told = f"Beside regard ran NumPy{''.join(f', {name}' for name in there)}."
     told += f" {', '.join(missing)} did not run." if missing else ""
-    return told + (f" Musts that are missed: {missed} of {len(musts)}." if musts else "")
+    calm = result.get("twice_s")
+    return told + (f" Whoever takes up to {calm:g} s ran once untimed right before each timed call." if calm else "")
+
+
+def missed(result):
+    """How many of the musts are missed, which of them no kernel could keep here, and how many were not raced."""
+    marks = [mark for mark in musts(result["problems"]) if mark != "unknown"]
+    told = f"{marks.count('missed')} of {len(marks)} are missed"
+    out_of_reach = [each.problem for each in bench.asked(result) if each.share is not None and each.share > 1]
+    if out_of_reach:
+        named = "; ".join(dict.fromkeys(out_of_reach))
+        told += f", {len(out_of_reach)} of which ask for more than this machine's ceilings give ({named})"
+    gone = not_raced(result["problems"])
+    return f"{told}; {gone}." if gone else f"{told}."
 
 
 def filled(text, result):
-    blocks = {"machine": machine(result), "peers": peers(result), "table": "\n" + table(result) + "\n"}
+    blocks = {"machine": machine(result), "peers": peers(result), "missed": missed(result)}
+    blocks["table"] = "\n" + table(result) + "\n"
     for name, block in blocks.items():
         text, count = re.subn(
             rf"(<!-- bench:{name} -->).*?(<!-- /bench -->)", lambda m, b=block: m[1] + b + m[2], text, flags=re.S

@@ -3,7 +3,6 @@
 No time is asserted: clocks are made up, and advance by what a contestant is said to cost.
 """
 
-import io
 import json
 import sys
 from dataclasses import replace
@@ -11,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import ceilings, compare, goals, problems, race, report  # noqa: E402
+from benchmarks import ceilings, goals, problems, race, report  # noqa: E402
 from benchmarks.peers import PEERS  # noqa: E402
 from regard import bench  # noqa: E402
 from regard._runtime import num_threads  # noqa: E402
@@ -79,6 +77,7 @@ def test_every_problem_has_a_reason_of_its_own():
 def test_peers_exist_and_goals_can_be_judged(problem):
     assert set(problem.peers) <= PEERS.keys()
     named = {goal.peer for goal in problem.goals if hasattr(goal, "peer")} - {goals.BEST}
+    assert problem.goals
     assert named <= set(problem.peers)
     assert [name for name in named if PEERS[name].why_not(problem)] == []
     able = [name for name in problem.peers if not PEERS[name].why_not(problem)]
@@ -88,10 +87,57 @@ def test_peers_exist_and_goals_can_be_judged(problem):
         assert (goal.mark(goal.goal), worse) == ("goal", "not yet" if goal.must is None else "missed")
 
 
+@pytest.mark.parametrize("problem", ALL, ids=lambda p: p.name)
+def test_every_problem_asks_regard_to_be_ahead_of_everyone(problem):
+    """As a must, but where regard alone is held to an older instruction set."""
+    (over_best,) = (goal for goal in problem.goals if isinstance(goal, goals.Faster) and goal.peer == goals.BEST)
+    assert over_best.goal >= 1
+    assert over_best.must == (None if problem.target == "avx2" else 1)
+
+
 def test_the_goals_of_the_first_problem_are_read():
-    assert ALL[0].goals == (goals.Faster("torch sdpa", 1.25, 1.4), goals.Faster("best", 1.25, 1.4))
+    assert ALL[0].goals == (goals.Faster("torch sdpa", 1.25, 1.4), goals.Faster("best", 1, 1))
     held = next(p for p in ALL if p.target)
-    assert (held.target, held.goals) == ("avx2", (goals.Faster("FMA in registers", 0.75, 0.85),))
+    aims = goals.Faster("FMA in registers", 0.75, 0.85), goals.Faster("best", None, 1)
+    assert (held.target, held.goals) == ("avx2", aims)
+
+
+def test_musts_of_what_is_not_run_are_counted_apart(monkeypatch):
+    monkeypatch.setattr(_race, "processors", lambda: 1)
+    aims = goals.Faster("best", 1, 1), goals.Faster("torch sdpa", 1.25, 1.4), goals.Faster("JAX", None, 2)
+    gone = race.race(replace(TINY, threads=2, goals=aims), 1)
+    assert [(goal["value"], goal["mark"]) for goal in gone["goals"]] == [(None, "unknown")] * 3
+    assert goals.not_raced({"gone": gone}) == "1 problem not raced here, with 2 musts"
+    told = list(report.left_out({"problems": {"a": gone, "b": gone, "ran": {"goals": [{"must": 1, "mark": "goal"}]}}}))
+    assert told[-1] == "2 problems not raced here, with 4 musts"
+    assert goals.not_raced({"old": {"skipped": "x", "goals": []}}) == "1 problem not raced here"
+    assert goals.not_raced({"ran": {"goals": []}}) == ""
+
+
+def test_where_regard_is_refused_no_goal_is_reached():
+    peers = {"regard": Costing(Clock(), [1], lambda x: x + 1, outside=False), "other": Costing(Clock(), [1])}
+    outcome = race.race(replace(TINY, goals=(goals.Faster("best", 1, 1), goals.Within(8))), 1, peers=peers)
+    assert [goal["mark"] for goal in outcome["goals"]] == ["unknown", "unknown"]
+
+
+def test_a_wide_middle_half_is_marked():
+    calm, wide = ({f"{key}_ms": value for key, value in spread(times).items()} for times in ([10, 13], [10, 20, 40]))
+    assert [bench.disturbed(calm), bench.disturbed(wide)] == [False, True]
+    rest = {"rounds": 3, "stopped": False, "gflops": 1.0}
+    outcome = {"contestants": {"regard": calm | rest, "other": wide | rest}}
+    assert report.problem("p", outcome).columns[2]._cells == ["10.8 - 12.2", "15 - 30, disturbed"]
+    (note,) = report.notes(outcome)
+    assert "the quartiles are more than 1.3 times apart" in note
+    assert list(report.notes({"contestants": {"regard": calm | rest}})) == []
+
+
+@pytest.mark.parametrize(
+    ("load", "said"), [(None, ""), (0.5, ""), (0.9, "not quiet: load 0.9; the numbers mean little")]
+)
+def test_a_machine_that_is_not_quiet_is_said_to_be(load, said):
+    told = {"date": "d", "cpu": "c", "target": "t", "numpy": "n", "blas": [], "load_before": load}
+    assert bench.unquiet(told) == said
+    assert any("mean little" in line for line in report.machine(told)) == bool(said)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +242,9 @@ def test_a_tiny_race_with_a_made_up_clock():
     clock, seen = Clock(), []
     peers = {
         "regard": Costing(clock, [4], outside=False),
-        "fast": Costing(clock, [100, 100, 5, 6, 7]),  # the check and the round before are not counted
+        "fast": Costing(
+            clock, [100, 100, 9, 5, 9, 6, 9, 7]
+        ),  # the check, the round before, and a call before each are not counted
         "slow": Costing(clock, [12]),
         "regard, one thread": PEERS["regard, one thread"],
     }
@@ -237,10 +285,33 @@ def test_rounds_are_interleaved_in_changing_order():
     ran = []
     times = interleave({name: lambda name=name: ran.append(name) for name in "abc"}, 12, Clock(), repeat=2)
     assert {name: len(own) for name, own in times.items()} == dict.fromkeys("abc", 12)
-    turns = ["".join(ran[i : i + 6 : 2]) for i in range(0, len(ran), 6)]
+    turns = ["".join(ran[:6:2]), *("".join(ran[i : i + 9 : 3]) for i in range(6, len(ran), 9))]
     assert all(sorted(turn) == list("abc") for turn in turns)
     assert len(turns) == 13
     assert len(set(turns)) > 2
+
+
+def test_what_another_leaves_behind_is_not_charged_to_the_next():
+    clock, last = Clock(), []
+
+    def call(name):
+        clock.now += (2 if last == [name] else 52) * 10**6
+        last[:] = [name]
+
+    times = interleave({name: lambda name=name: call(name) for name in "ab"}, 5, clock)
+    assert times == {"a": [2] * 5, "b": [2] * 5}
+
+
+@pytest.mark.parametrize(("ms", "untimed"), [(3, 4), (500, 4), (501, 0)])
+def test_who_takes_long_is_not_called_untimed(ms, untimed):
+    clock, ran = Clock(), []
+
+    def call():
+        clock.now += ms * 10**6
+        ran.append(ms)
+
+    assert interleave({"a": call}, 4, clock) == {"a": [ms] * 4}
+    assert len(ran) == 1 + 4 + untimed
 
 
 def test_without_its_loops_a_run_says_how_to_build_them(monkeypatch):
@@ -255,101 +326,6 @@ def test_loops_are_given_whole_steps_of_normal_numbers():
     numbers = ceilings.numbers(100)
     assert numbers.size == 128
     assert (np.exp(numbers) > np.finfo(np.float32).tiny).all()
-
-
-def made(regard, other, **machine):
-    """A result with one problem, of these times."""
-    rows = {"regard": regard, "NumPy textbook": other, "regard, plain": [1, 1, 1]}
-    contestants = {}
-    for name, times in rows.items():
-        contestants[name] = {f"{key}_ms": value for key, value in spread(times).items()}
-        contestants[name]["outside"] = not name.startswith("regard")
-    return {"format": 2, "machine": {"cpu": "x"} | machine, "problems": {"p": {"contestants": contestants}}}
-
-
-@pytest.mark.parametrize(
-    ("regard", "other", "verdict"),
-    [
-        ([5, 5, 5], [30, 30, 30], "faster"),
-        ([20, 20, 20], [30, 30, 30], "slower"),
-        ([9, 9.9, 11], [30, 30, 30], "noise"),  # the middle halves touch
-        ([5, 5, 5], [15, 15, 15], "noise"),  # the machine was faster: the other gained as much
-        ([20, 20, 20], [60, 60, 60], "noise"),
-        ([5, 5, 5], [60, 60, 60], "faster"),
-    ],
-)
-def test_compare_tells_a_change_from_noise(regard, other, verdict):
-    told = compare.changes(made([10, 10, 10], [30, 30, 30]), made(regard, other))
-    assert told["p"]["verdict"] == verdict
-    assert told["p"]["gain"]["median"] == 10 / np.median(regard)
-    assert list(told["p"]["others"]) == ["NumPy textbook"]
-
-
-def test_compare_says_what_else_changed():
-    old, new = made([10], [30], numpy="1"), made([5], [30], numpy="2")
-    old["problems"]["gone"] = {"contestants": {}}
-    console = Console(width=120, file=io.StringIO())
-    compare.show(old, new, console)
-    text = console.file.getvalue()
-    for part in ("numpy: 1 → 2", "2.00", "faster", "only in the old: gone"):
-        assert part in text
-
-
-def test_a_result_is_written_whole_and_the_run_before_is_kept(tmp_path):
-    path = tmp_path / "new" / "bench.json"
-    assert bench.set_aside(path) is None
-    bench.write(made([1], [2]), path)
-    before = bench.set_aside(path)
-    bench.write(made([3], [4]), path)
-    assert bench.read(before) == made([1], [2])
-    assert bench.read(path) == made([3], [4])
-    assert sorted(p.name for p in path.parent.iterdir()) == ["bench.before.json", "bench.json"]
-
-
-def test_the_newest_result_is_that_of_the_latest_day(tmp_path):
-    for name, date in (("b", "2026-02-01"), ("a", "2026-11-30"), ("c", "2025-12-31")):
-        bench.write(made([1], [2], date=date), tmp_path / f"{name}.json")
-    (tmp_path / "models.json").write_text('{"machine": {"date": "2027-01-01"}}')
-    assert bench.newest(tmp_path) == tmp_path / "a.json"
-    with pytest.raises(FileNotFoundError, match="holds no result"):
-        bench.newest(tmp_path / "none")
-
-
-def test_the_committed_result_is_read():
-    result = bench.read(bench.newest(ROOT / "benchmarks" / "results"))
-    ran = {name for name, outcome in result["problems"].items() if "skipped" not in outcome}
-    assert set(compare.changes(result, result)) == ran
-    assert {change["verdict"] for change in compare.changes(result, result).values()} == {"noise"}
-
-
-def test_what_is_no_result_is_refused(tmp_path):
-    (tmp_path / "x.json").write_text('{"format": 3}')
-    with pytest.raises(ValueError, match="no result of `make bench`"):
-        bench.read(tmp_path / "x.json")
-    with pytest.raises(SystemExit, match=r"benchmarks: .*no\.json"):
-        command.main(["compare", str(tmp_path / "no.json"), str(tmp_path / "x.json")])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"format": 2', "no JSON, or was cut short: "),
-        ("[2]", "no result of `make bench`"),
-        ('{"format": 2}', "no whole result of .*: it has no machine"),
-        ('{"format": 2, "machine": {}, "problems": []}', "it has no problems"),
-        ('{"format": 2, "machine": {}, "problems": {"p": 1}}', "p has no contestants"),
-        ('{"format": 2, "machine": {}, "problems": {"p": {"contestants": {"regard": {}}}}}', "p: regard has no times"),
-    ],
-)
-def test_a_result_that_is_not_whole_is_named_and_stays(tmp_path, text, message):
-    path = tmp_path / "x.json"
-    path.write_text(text)
-    with pytest.raises(SystemExit, match=rf"^benchmarks: .*x\.json .*{message}"):
-        command.main(["compare", str(path), str(path)])
-    with pytest.raises(SystemExit, match=r"^benchmarks: .*x\.json is no "):
-        command.main(["run", "--part", "growth", "-o", str(path)])
-    assert path.read_text() == text
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_run_into_a_folder_moves_nothing(tmp_path):

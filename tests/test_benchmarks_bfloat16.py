@@ -25,7 +25,7 @@ CEILINGS = {
     f"FMA in registers, {PAIRS}": 100.0, f"exp, {PAIRS}": 2.0, "FMA in registers, avx512": 90.0, "exp, avx512": 1.5,
     "reading 1 MiB": 50.0,
 }  # fmt: skip
-MEASURED = CEILINGS | {f"pairs of bfloat16, {PAIRS}": 250.0}
+MEASURED = CEILINGS | {f"pairs of bfloat16, {PAIRS}": 250.0, "AMX on random data": 1200.0}
 
 
 def rows(values):
@@ -35,8 +35,9 @@ def rows(values):
 def test_without_amx_its_musts_are_goals():
     """By head size, and whether the mask is causal."""
     asked = {(p.query[3], p.mask is not None): p.goals for p in LONG}
+    ahead = goals.Faster("best", 1, 1)
     of_amx = {
-        (p.query[3], p.mask is not None): (goals.Faster("torch sdpa", None, p.goals[0].must),)
+        (p.query[3], p.mask is not None): (goals.Faster("torch sdpa", None, p.goals[0].must), ahead)
         for p in ON_AMX
         if p.dtype == "bfloat16"
     }
@@ -87,10 +88,14 @@ def test_the_ceiling_of_pairs_is_measured_where_there_are_pairs(monkeypatch, usa
         (PAIRS, "float16", (100, 2, 50)),
         (PAIRS, "float32", (100, 2, 50)),
         ("avx512", "bfloat16", (90, 1.5, 50)),
-        ("amx", "bfloat16", None),
+        ("amx", "bfloat16", (1200, 1.5, 50)),
+        ("amx", "float16", (300, 1.5, 50)),
+        ("amx", "float32", (200, 1.5, 50)),
+        ("scalar", "float32", None),
     ],
 )
-def test_products_of_bfloat16_are_bounded_by_pairs_where_the_target_has_them(target, dtype, expected):
+def test_products_are_bounded_by_what_the_target_makes_them_of(target, dtype, expected):
+    """By pairs of bfloat16 where it has them; by AMX one, four or six products of pieces in the place of one."""
     rates = bench.Rates.of(rows(MEASURED), target, dtype, 1)
     assert rates == (expected and bench.Rates(*expected))
 
@@ -125,3 +130,16 @@ def test_the_roofline_without_that_ceiling_leaves_bfloat16_out(figure):  # noqa:
     roof = figure("roofline.roof", on_pairs(CEILINGS))
     assert not any("bfloat16" in text for text in [roof.alt, *roof.texts])
     assert roof.svg().count("<polyline") == 1
+
+
+def test_problems_on_amx_are_on_the_roofline(figure):  # noqa: F811
+    # 8 GFLOP at 1200 over 6 are 40 ms, over 1 6.67; 33 million exps at 1.5 billion, those of avx512, 22.
+    result = on_pairs(MEASURED)
+    for outcome in result["problems"].values():
+        outcome["problem"] = outcome["problem"] | {"target": "amx"}
+    first, second = cells(figure("roofline.counted", result))
+    assert "| 40 + 22 | 0.32 | products | 100 | 62 %" in first
+    assert "| 6.67 + 22 | 0.32 | exp | 100 | 29 %" in second
+    assert {"AMX on random data / 6: 200", "AMX on random data: 1200"} <= set(figure("roofline.roof", result).texts)
+    del result["ceilings"]["AMX on random data"]
+    assert "not in this result" in cells(figure("roofline.counted", result))[0]

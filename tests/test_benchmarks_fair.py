@@ -139,7 +139,7 @@ def test_by_token_the_keys_grow_by_one_at_each_call():
     outcome = bench.race(BY_TOKEN, 2, peers)
     assert outcome["refused"] == outcome["absent"] == {}
     one_by_one = [((3, 2, 1, 8), (3, 2, n, 8), (3, 2, n, 8), None) for n in range(1, 41)]
-    assert peers["regard"].seen == 4 * one_by_one  # its answer, a round before, and two rounds
+    assert peers["regard"].seen == 6 * one_by_one  # its answer, a round before, and two rounds of two
     assert all("max_abs_error" in row for row in outcome["contestants"].values())
     assert outcome["work"]["exps"] == 3 * 2 * 40 * 41 // 2
     assert outcome["work"]["flops"] == BY_TOKEN.flops
@@ -249,8 +249,9 @@ def test_on_several_threads_each_waits_until_those_of_the_one_before_rest(monkey
     peers = {name: Looking(PEERS["regard"], ran) for name in ("regard", "other")}
     clock = lambda: (ran.append("clock"), next(now))[1]  # noqa: E731
     bench.race(replace(PLAIN, threads=threads), 1, peers, clock=clock)
-    one = [0.1 if threads == 2 else 0.0, "clock", "call", "clock"]
-    assert ran == 2 * one[1:] + 4 * one  # the answers, a round before, and a round
+    rest, call = 0.1 if threads == 2 else 0.0, ["call", "clock"]
+    before, counted = [rest, "clock", "clock", *call], [rest, "clock", *call, *call]
+    assert ran == 2 * ["clock", *call] + 2 * before + 2 * counted  # the answers, a round before, and a round
 
 
 @pytest.mark.parametrize("on", [True, False])
@@ -260,7 +261,7 @@ def test_the_collector_is_left_as_it_was(on):
     try:
         (gc.enable if on else gc.disable)()
         interleave({"a": lambda: seen.append(gc.isenabled())}, 1, iter(range(9)).__next__)
-        assert (seen, gc.isenabled()) == ([False, False], on)
+        assert (seen, gc.isenabled()) == ([False] * 3, on)
     finally:
         (gc.enable if was else gc.disable)()
 
@@ -268,10 +269,20 @@ def test_the_collector_is_left_as_it_was(on):
 @pytest.mark.parametrize(
     ("name", "threads"), [("reading keys and values", 2), ("reading keys and values, one thread", 1)]
 )
-def test_as_many_threads_read_as_the_problem_has(monkeypatch, name, threads):
-    """Each its own part, all of the bytes together."""
-    read, problem = [], replace(PLAIN, threads=2)
-    monkeypatch.setattr(ceilings, "loop", lambda kind, target: lambda at, size: read.append((at, size)))
-    PEERS[name].prepare(problem, problem.draw())()
-    assert len({at for at, _ in read}) == threads
-    assert 4 * sum(size for _, size in read) == problem.bytes_of_kv
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_as_many_threads_read_as_the_problem_has(monkeypatch, name, threads, dtype):
+    """Each its own part of the very keys and values, all of their bytes together."""
+    read, problem = [], replace(PLAIN, threads=2, dtype=dtype, query=(3, 2, 48, 8), key=(3, 2, 48, 8))
+    noted = lambda at, size: read.append((threading.get_ident(), at, at + 4 * size))  # noqa: E731
+    monkeypatch.setattr(ceilings, "loop", lambda kind, target: noted)
+    given = problem.draw()
+    call = PEERS[name].prepare(problem, given)
+    for _ in range(2):
+        read.clear()
+        call()
+        for array in (given.k, given.v):
+            begin = array.ctypes.data
+            parts = sorted(part[1:] for part in read if begin <= part[1] < begin + array.nbytes)
+            assert [*(end for _, end in parts[:-1])] == [start for start, _ in parts[1:]]
+            assert (parts[0][0], parts[-1][1], len(parts)) == (begin, begin + array.nbytes, threads)
+        assert len({thread for thread, *_ in read}) == threads

@@ -69,13 +69,49 @@ def test_the_table(command, monkeypatch):
     assert (code, err) == (0, "")
     for problem in TINY:
         head = out.partition(f"\n{problem.name}")[2].splitlines()
-        assert head[1].split() == ["ms", "middle", "half", "/", "regard", "share", "error"]
+        assert head[1].split()[0] in ("ms", "µs")
+        assert head[1].split()[1:] == ["middle", "half", "/", "regard", "share", "error"]
         assert [line.split()[0] for line in head[2:4]] == ["regard", "NumPy"]
         assert " 1.00 " in head[2]
     for part in ("NumPy matmul 1024: 50 GFLOP/s", "NumPy reading 64 MiB: 50 GB/s", "1 thread of",
                  "not installed: torch: it would be timed too"):  # fmt: skip
         assert part in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+def row(ms, share=1.26, low=0.999, high=1.001):
+    told = {"median_ms": ms, "low_ms": low * ms, "high_ms": high * ms, "max_abs_error": 2.5e-7, "share": share}
+    return told | {"ratio": bench.spread([40.34])}
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(("ms", "unit", "told"), [
+    (0.00563, "µs", "5.63"), (0.0999, "µs", "99.9"), (0.1, "ms", "0.1"), (12.34, "ms", "12.3"), (12345, "ms", "12345"),
+])  # fmt: skip
+def test_numbers_are_whole_and_the_bar_is_long_enough(capsys, monkeypatch, width, ms, unit, told):
+    """Times of a short problem are told in microseconds; no number is broken over two lines."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    outcome = {"contestants": {"regard": row(ms), "torch sdpa, mask array": row(2 * ms)}}
+    room = width - sum(_bench._COLUMNS.values()) - len(_bench._COLUMNS)
+    _bench.text_console().print(_bench._table({"problems": {"p": outcome}}, "p", room))
+    _, head, first, second = capsys.readouterr().out.splitlines()
+    assert head.split()[0] == unit
+    assert [word for word in first.split() if not set(word) <= set("━╸")][1:2] == [told]
+    assert first.split()[-4:] == ["40.34", "126", "%", "2e-07"]
+    assert second.startswith("torch sdpa, mask array ")
+    assert second.count("━") >= 10
+
+
+def test_what_was_disturbed_is_said(command, monkeypatch):
+    monkeypatch.setattr(bench, "disturbed", lambda row: row["outside"])
+    monkeypatch.setattr(bench, "unquiet", lambda machine: "not quiet: load 7.0")
+    absent(monkeypatch, "torch")
+    code, out, _ = command("--rounds", "1")
+    said = " ".join(out.split())
+    assert code == 0
+    assert f"{TINY[0].name}: NumPy textbook: disturbed, the middle half is more than 1.3 times wide" in said
+    assert "this machine is not quiet: load 7.0" in said
+    assert "Over 100 % is faster than NumPy is at that" in said
 
 
 def test_files(command, monkeypatch):

@@ -67,7 +67,7 @@ class Fma(Ceiling):
 
 
 class Read(Ceiling):
-    """As many bytes as the keys and values have, read once, by as many threads as the problem has."""
+    """The keys and values that all are given, read once, by as many threads as the problem has."""
 
     name = "reading keys and values"
 
@@ -79,15 +79,23 @@ class Read(Ceiling):
 
     def prepare(self, problem, given):
         read, threads = ceilings.loop("read", problem.target), self.threads(problem)
-        parts = [ceilings.numbers(problem.bytes_of_kv // 4 // threads) for _ in range(threads)]
+        parts = list(zip(*(ceilings.cut(x, threads) for x in (given.k, given.v)), strict=True))
 
-        def part(numbers):
-            return read(numbers.ctypes.data, numbers.size)
+        def part(pieces):
+            for piece in pieces:
+                read(piece.ctypes.data, piece.size)
 
         if threads == 1:
-            return lambda: part(*parts)
-        pool = ThreadPoolExecutor(threads)
-        return lambda: list(pool.map(part, parts))
+            return lambda: part(parts[0])
+        pool = ThreadPoolExecutor(threads - 1)
+
+        def call():
+            others = [pool.submit(part, pieces) for pieces in parts[1:]]
+            part(parts[0])  # meanwhile the others wake
+            for other in others:
+                other.result()
+
+        return call
 
 
 class ReadAlone(Read):

@@ -46,6 +46,6 @@ def whole(part: str) -> dict[str, Any]:
 
 
 def between(row: dict[str, Any]) -> str:
-    """Milliseconds: the median, and the middle half of the rounds."""
+    """Milliseconds: the median, and the middle half of the rounds, marked where that is wide."""
     low, high = bench.number(row["low_ms"]), bench.number(row["high_ms"])
-    return f"{bench.number(row['median_ms'])} ({low} – {high})"
+    return f"{bench.number(row['median_ms'])} ({low} – {high})" + (", disturbed" if bench.disturbed(row) else "")

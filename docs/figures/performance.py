@@ -7,7 +7,7 @@ from typing import Any
 from regard import bench
 
 from ._bench import NOT_THERE, between, kind, raced, result
-from ._draw import Drawn, Table, sci
+from ._draw import Drawn, Table, percent, sci
 
 _SAID = {"goal": "goal reached", "must": "must reached", "missed": "**must missed**", "not yet": "goal not yet"}
 
@@ -44,7 +44,8 @@ def threads() -> Drawn:
 
 
 def _aims() -> list[tuple[str, dict[str, Any]]]:
-    return [(name, goal) for name, outcome in raced() for goal in outcome.get("goals", ())]
+    """Goals of all problems; those that were not run are not raced."""
+    return [(name, goal) for name, outcome in result()["problems"].items() for goal in outcome.get("goals", ())]
 
 
 def _limit(goal: dict[str, Any], which: str) -> str:
@@ -53,13 +54,16 @@ def _limit(goal: dict[str, Any], which: str) -> str:
 
 def missed() -> Table:
     """Every must that is missed."""
-    rows = [
-        [name, goal["what"], bench.number(goal["value"]), _limit(goal, "must")]
-        for name, goal in _aims()
-        if goal["mark"] == "missed"
-    ]
+    shares = {(missed.problem, missed.what): missed.share for missed in bench.asked(result())}
+    rows = []
+    for name, goal in _aims():
+        if goal["mark"] == "missed":
+            share = shares.get((name, goal["what"]))
+            asked = "" if share is None else percent(share, 0) + (": more than there is" if share > 1 else "")
+            rows.append([name, goal["what"], bench.number(goal["value"]), _limit(goal, "must"), asked])
     none = "none" if _aims() else NOT_THERE
-    return Table(["problem", "over what", "reached", "must"], rows or [[none, "", "", ""]])
+    head = ["problem", "over what", "reached", "must", "asks of this machine's ceilings"]
+    return Table(head, rows or [[none, *[""] * 4]])
 
 
 def reached() -> Table:
@@ -101,7 +105,8 @@ def conditions() -> Table:
     told, found = result()["machine"], result()
     caches = ", ".join(f"{name} {size}" for name, size in told.get("caches", {}).items())
     packages = [f"{name} {told[name]}" for name in ("torch", "jax", "onnxruntime", "openvino") if told.get(name)]
-    load = " before, ".join(f"{told[key]:.1f}" for key in ("load_before", "load_after") if told.get(key) is not None)
+    loads = {when: told.get(f"load_{when}") for when in ("before", "after")}
+    load = ", ".join(f"{number:.1f} {when}" for when, number in loads.items() if number is not None)
     rows = [
         ["date", told["date"]],
         ["machine", f"{told['cpu']}, {told['processors']} processors, regard's target {told['target']}"],
@@ -110,9 +115,11 @@ def conditions() -> Table:
         ["NumPy", f"{told['numpy']} with {', '.join(b.strip() for b in told['blas'])}"],
         ["others", ", ".join(packages) or NOT_THERE],
         ["Python, system", f"{told['python']}, {told['system']}"],
-        ["load average", load + (" after" if told.get("load_after") is not None else " before")],
+        ["load average", "; ".join(filter(None, (load, bench.unquiet(told))))],
         ["rounds", f"{found.get('rounds') or max(r['rounds'] for _, o in raced() for r in o['contestants'].values())}"],
     ]
+    twice = f"one, of whoever takes up to {found['twice_s']:g} s" if "twice_s" in found else "none"
+    rows.append(["untimed calls right before a timed one", twice])
     if "took_s" in found:
         rows.append(["the whole run", f"{found['took_s'] / 60:.0f} minutes"])
     if "remark" in found:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from regard import bench
 
-from ._bench import NOT_THERE, kind, raced, result
+from ._bench import NOT_THERE, raced, result
 from ._chart import Axes, decades
 from ._draw import Picture, Table, percent
 
@@ -24,7 +23,6 @@ class Workload:
     rates: bench.Rates
     loop: str
     took_ms: float
-    outcome: dict[str, Any]
 
     @property
     def share(self) -> float:
@@ -41,12 +39,6 @@ class Workload:
         """GFLOP/s."""
         return self.work.flops / self.took_ms / 1e6
 
-    def missed(self) -> Iterator[tuple[str, float]]:
-        """Musts over another's time that were missed: over whom, and the milliseconds that they ask for."""
-        for goal in self.outcome.get("goals", ()):
-            if goal["mark"] == "missed" and goal["sign"] == "≥":
-                yield goal["what"], self.outcome["contestants"][goal["peer"]]["median_ms"] / goal["must"]
-
 
 def _workloads() -> Iterator[Workload]:
     """Problems of one thread with enough work that a ceiling means something."""
@@ -54,15 +46,13 @@ def _workloads() -> Iterator[Workload]:
     number = 0
     for name, outcome in raced():
         row = outcome["contestants"].get("regard")
-        if row is None or "work" not in outcome or kind(outcome) == "threads":
+        rates = bench.Rates.for_outcome(found, outcome)
+        if row is None or rates is None:
             continue
-        work = bench.Work(**outcome["work"])
-        target, dtype = outcome["problem"]["target"] or found["machine"]["target"], outcome["problem"]["dtype"]
-        rates = bench.Rates.of(found["ceilings"], target, dtype, work.bytes)
-        if rates is not None:
-            number += 1
-            loop = bench.loop_of_products(target, dtype)
-            yield Workload(number, name, work, rates, loop, row["median_ms"], outcome)
+        number += 1
+        target = outcome["problem"]["target"] or found["machine"]["target"]
+        loop = bench.loop_of_products(target, outcome["problem"]["dtype"]).name
+        yield Workload(number, name, bench.Work(**outcome["work"]), rates, loop, row["median_ms"])
 
 
 def ceilings() -> Table:
@@ -97,12 +87,13 @@ def counted() -> Table:
 def asked() -> Table:
     """For each must that was missed: the time that it asks for, and how much of the ceilings that is."""
     rows = []
-    loads = list(_workloads())
-    for load in loads:
+    loads = {load.name: load for load in _workloads()}
+    for missed in bench.asked(result()):
+        if (load := loads.get(missed.problem)) is None or missed.share is None:
+            continue
         least = load.work.least_ms(load.rates)
-        for what, asked_ms in load.missed():
-            row = [f"{load.number}. {load.name}", what, *map(bench.number, (load.took_ms, asked_ms, least))]
-            rows.append([*row, percent(load.share, 0), percent(least / asked_ms, 0)])
+        row = [f"{load.number}. {load.name}", missed.what, *map(bench.number, (load.took_ms, missed.must_ms, least))]
+        rows.append([*row, percent(load.share, 0), percent(missed.share, 0)])
     head = ["problem", "over what", "took, ms", "must take, ms", "least, ms", "share reached", "share asked for"]
     return Table(head, rows or [["none" if loads else NOT_THERE, *[""] * (len(head) - 1)]])
 
@@ -141,10 +132,22 @@ def roof() -> Picture:
 
 
 def _numbers(picture: Picture, points: list[tuple[tuple[float, float], str]]) -> None:
-    """Write the number of each point to its right, those of near points in one line."""
-    left = sorted(points)
-    while left:
-        (x, y), first = left.pop(0)
-        near = [point for point in left if abs(point[0][0] - x) < 14 and abs(point[0][1] - y) < 9]
-        left = [point for point in left if point not in near]
-        picture.text(x + 7, y + 4, ", ".join([first, *(number for _, number in near)]), "start", "small")
+    """Write the number of each point where there is room near it, with a line where that is not beside it."""
+    taken = [(x - 4, y - 4, x + 4, y + 4) for (x, y), _ in points]
+    for (x, y), number in sorted(points):
+        half = 3.5 * len(number) + 1
+        places = (
+            (x + (reach + half) * math.cos(turn * math.pi / 8), y + reach * math.sin(turn * math.pi / 8), reach)
+            for reach in range(10, 150, 5)
+            for turn in range(16)
+        )
+        free = (p for p in places if not any(_meet((p[0] - half, p[1] - 5, p[0] + half, p[1] + 5), t) for t in taken))
+        at_x, at_y, reach = next(free)
+        taken.append((at_x - half, at_y - 5, at_x + half, at_y + 5))
+        if reach > 10:
+            picture.line(x, y, at_x, at_y, "axis faint")
+        picture.text(at_x, at_y + 4, number, kind="small")
+
+
+def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -4,6 +4,10 @@
 same rules. Every contestant is held to the exact answer before it is timed.
 """
 
+from regard._runtime import processors as processors
+
+from ._asked import Asked as Asked
+from ._asked import asked as asked
 from ._bars import Bar as Bar
 from ._bars import Group as Group
 from ._bars import bars as bars
@@ -24,18 +28,22 @@ from ._peers import Textbook as Textbook
 from ._problem import DTYPES as DTYPES
 from ._problem import Given as Given
 from ._problem import Problem as Problem
+from ._race import QUIET as QUIET
 from ._race import Line as Line
 from ._race import load as load
 from ._race import obstacle as obstacle
 from ._race import pinned as pinned
-from ._race import processors as processors
 from ._race import race as race
 from ._race import rest_s as rest_s
+from ._race import unquiet as unquiet
 from ._results import FORMAT as FORMAT
 from ._results import newest as newest
 from ._results import read as read
 from ._results import set_aside as set_aside
 from ._results import write as write
+from ._rounds import DISTURBED as DISTURBED
+from ._rounds import TWICE_S as TWICE_S
+from ._rounds import disturbed as disturbed
 from ._rounds import interleave as interleave
 from ._rounds import spread as spread
 from ._short import PROBLEMS as PROBLEMS
@@ -45,10 +53,12 @@ from ._torch import Gqa as Gqa
 from ._torch import MaskArray as MaskArray
 from ._torch import Sdpa as Sdpa
 from ._torch import Torch as Torch
+from ._work import AMX as AMX
 from ._work import FMA as FMA
 from ._work import PAIRS as PAIRS
 from ._work import PAIRS_OF as PAIRS_OF
 from ._work import WAYS as WAYS
+from ._work import Loop as Loop
 from ._work import Rates as Rates
 from ._work import Work as Work
 from ._work import loop_of_products as loop_of_products

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from regard import _runtime
 from regard._errors import UnsupportedError
+from regard._runtime import processors
 from regard._types import Array
 
 from ._judge import RefusedError, error
@@ -26,6 +27,8 @@ from ._work import work
 Clock = Callable[[], int]
 # ONNX Runtime's threads were seen to spin for this long after a call, OpenBLAS's a third of it, others' a tenth.
 REST_S = 0.1
+# Above this load something else wants the processors.
+QUIET = 0.5
 
 
 def rest_s(threads: int) -> float:
@@ -33,14 +36,15 @@ def rest_s(threads: int) -> float:
     return REST_S if threads > 1 else 0.0
 
 
-def processors() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def load() -> float | None:
     """Give the system's average of processes that want to run, over a minute; None where it has none."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+
+def unquiet(machine: Mapping[str, Any]) -> str:
+    """Say that a machine had other things to do before a run; empty where it was quiet, or does not tell."""
+    before = machine.get("load_before")
+    return f"not quiet: load {before:.1f}; the numbers mean little" if before is not None and before > QUIET else ""
 
 
 @contextmanager

@@ -13,6 +13,11 @@ import numpy as np
 
 # Who has this many rounds and no patience left is timed no more.
 LEAST = 3
+# What one contestant leaves to the next (evicted caches, a freed gigabyte whose pages the system must find again) was
+# seen to cost up to 0.14 s. A call of more seconds than this would take minutes of a run to call twice.
+TWICE_S = 0.5
+# Quartiles further apart than this are of times that something else disturbed.
+DISTURBED = 1.3
 
 
 def interleave(
@@ -28,14 +33,15 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Milliseconds of each call, by name and round; clock gives nanoseconds.
 
-    The order is drawn anew in each round: what runs before a call leaves its caches behind. One round before is not
-    counted. A call that took more than `patience_s` seconds in all is left out of further rounds, once it has three.
-    Nothing runs for `rest_s` seconds before each: threads that wait for more work spin for a while, and would take a
-    processor from whoever is next.
+    The order is drawn anew in each round. Right before it is timed each is called once untimed, so that what the one
+    before it evicted or freed is not charged to it; all alike, but for who takes more than `TWICE_S` seconds by itself.
+    One round before is not counted. A call that took more than `patience_s` seconds in all, timed or not, is left out
+    of further rounds, once it has three. Nothing runs for `rest_s` seconds before each: threads that wait for more work
+    spin for a while, and would take a processor from whoever is next.
     """
     order, draw = list(calls), random.Random(seed)
     times: dict[str, list[float]] = {name: [] for name in calls}
-    spent = dict.fromkeys(calls, 0.0)
+    spent, last_s = dict.fromkeys(calls, 0.0), dict.fromkeys(calls, math.inf)
     collected = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -47,13 +53,17 @@ def interleave(
                     continue
                 call = calls[name]
                 time.sleep(rest_s)
+                begun = clock()
+                if last_s[name] <= TWICE_S:
+                    call()
                 start = clock()
                 for _ in range(repeat):
                     call()
-                took = clock() - start
-                spent[name] += took / 1e9
+                end = clock()
+                spent[name] += (end - begun) / 1e9
+                last_s[name] = (end - start) / 1e9 / repeat
                 if turn:
-                    times[name].append(took / 1e6 / repeat)
+                    times[name].append((end - start) / 1e6 / repeat)
             if turn and after_round:
                 after_round()
     finally:
@@ -70,3 +80,8 @@ def spread(numbers: Iterable[float]) -> dict[str, float]:
         "median": float(median), "low": float(low), "high": float(high), "min": float(np.min(known)),
         "max": float(np.max(known)),
     }  # fmt: skip
+
+
+def disturbed(row: Mapping[str, Any]) -> bool:
+    """Whether a contestant's middle half is so wide that its median says little."""
+    return bool(row["high_ms"] > DISTURBED * row["low_ms"])

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from regard._errors import UnsupportedError
+from regard._runtime import processors
 
 from ._bars import Bar, Group, number
 from ._covers import Causal, Window
 from ._machine import machine
 from ._peers import Peer, Regard, Textbook
 from ._problem import Problem
-from ._race import load, pinned, processors, race
+from ._race import load, pinned, race
 from ._results import FORMAT
-from ._rounds import interleave, spread
+from ._rounds import TWICE_S, interleave, spread
 from ._torch import Gqa, MaskArray, Sdpa
 
 PROBLEMS = (
@@ -96,6 +97,7 @@ def short(
         raise UnsupportedError(f"rounds is {rounds}; ask for 1 to {MOST_ROUNDS}")
     chosen = [replace(problem, threads=threads) for problem in problems]
     result: dict[str, Any] = {"format": FORMAT, "short": True, "machine": machine(), "rounds": rounds}
+    result["twice_s"] = TWICE_S
     progress("ceilings", 0.0)
     with pinned(threads):
         result["ceilings"] = _ceilings(rounds)

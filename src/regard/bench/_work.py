@@ -5,22 +5,37 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard._attention.forward import plan
+from regard._runtime import WEIGHT_UNITS
 
 from ._problem import DTYPES, Given, Problem
 
 # What may bound a call, in the order in which they are told.
 WAYS = ("products", "exp", "reading")
-# Loops of products, and the targets that make those of bfloat16 by its pairs.
-FMA, PAIRS = "FMA in registers", "pairs of bfloat16"
-PAIRS_OF = ("avx512_bf16",)
+# Loops of products. Who rounds weights to bfloat16 multiplies by its pairs, or else by tiles.
+FMA, PAIRS, AMX = "FMA in registers", "pairs of bfloat16", "AMX on random data"
+PAIRS_OF = tuple(target for target, dtype in WEIGHT_UNITS if dtype == "bfloat16" and target != "amx")
+# Products of bfloat16 pieces that AMX makes in the place of one.
+PIECES = {"bfloat16": 1, "float16": 4, "float32": 6}
 
 
-def loop_of_products(target: str, dtype: str) -> str:
-    """Name the loop that a target's products of a dtype are made of."""
-    return PAIRS if target in PAIRS_OF and dtype == "bfloat16" else FMA
+class Loop(NamedTuple):
+    """What a target's products of a dtype are made of: its name, its ceiling's, how many of its products make one."""
+
+    name: str
+    ceiling: str
+    pieces: int = 1
+
+
+def loop_of_products(target: str, dtype: str) -> Loop:
+    """Find the loop of a target's products of a dtype."""
+    if target == "amx":
+        pieces = PIECES[dtype]
+        return Loop(AMX + (f" / {pieces}" if pieces > 1 else ""), AMX, pieces)
+    name = PAIRS if target in PAIRS_OF and dtype == "bfloat16" else FMA
+    return Loop(name, f"{name}, {target}")
 
 
 @dataclass(frozen=True)
@@ -38,12 +53,23 @@ class Rates:
         None where the loops were not run.
         """
         buffers = {int(name.split()[1]) << 20: row for name, row in ceilings.items() if name.startswith("reading ")}
-        names = f"{loop_of_products(target, dtype)}, {target}", f"exp, {target}"
+        loop = loop_of_products(target, dtype)
+        # The target amx has avx512's vectors.
+        names = loop.ceiling, f"exp, {'avx512' if target == 'amx' else target}"
         if not buffers or not all(name in ceilings for name in names):
             return None
         reading = buffers[min((b for b in buffers if b >= size), default=max(buffers))]
         products, exp = (ceilings[name]["median"] for name in names)
-        return cls(products, exp, reading["median"])
+        return cls(products / loop.pieces, exp, reading["median"])
+
+    @classmethod
+    def for_outcome(cls, result: Mapping[str, Any], outcome: Mapping[str, Any]) -> Rates | None:
+        """Take those for a problem of a run; None where they or its work are not known. The loops have one thread."""
+        asked = outcome["problem"]
+        if "work" not in outcome or asked["threads"] > 1:
+            return None
+        target = asked["target"] or result["machine"]["target"]
+        return cls.of(result.get("ceilings", {}), target, asked["dtype"], outcome["work"]["bytes"])
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,12 @@ from ._console import text_console
 from ._printable import printable
 
 _SUBJECT = re.compile(r"^(threads|rounds)(?= is )")
-_QUIET = 0.5
 # Columns with their widths; the bar has what is left, from so much to so much.
-_NUMBERS = {"ms": 6, "middle half": 15, "/ regard": 8, "share": 6, "error": 5}
+_NUMBERS = {"time": 6, "middle half": 13, "/ regard": 8, "share": 5, "error": 5}
 _COLUMNS = {"": 22, "bar": 0, **_NUMBERS}
-_LEAST_BAR, _BAR = 4, 30
+_LEAST_BAR, _BAR = 10, 30
+# Times of a problem in which regard takes less are told in microseconds: three digits of milliseconds would not fit.
+_SHORT_MS = 0.1
 
 
 @dataclass(frozen=True)
@@ -84,17 +85,24 @@ def _print(console: Console, result: dict[str, Any], threads: int) -> None:
     told = result["machine"]
     count = f"{threads} thread{'' if threads == 1 else 's'} of {told['processors']} processors"
     console.print(f"{printable(told['cpu'])}, target {told['target']}, NumPy {told['numpy']}, {count}")
-    if told["load_before"] is not None and told["load_before"] > _QUIET:
-        console.print(f"this machine is not quiet (load {told['load_before']:.1f}): times are longer than they need be")
+    if why := bench.unquiet(told):
+        console.print(f"this machine is {why}")
     for name, row in result["ceilings"].items():
         console.print(f"{name}: {bench.number(row['median'])} {row['unit']}")
-    room = console.width - sum(_COLUMNS.values()) - 2 * len(_COLUMNS)
+    room = console.width - sum(_COLUMNS.values()) - len(_COLUMNS)
     for problem in result["problems"]:
         console.print()
         console.print(_table(result, problem, room))
     console.print()
     console.print("bar: time; / regard: that time over regard's; error: the largest, against float64")
-    console.print("share: of what NumPy's matrix product, or its reading of memory, reaches here; the nearer of both")
+    console.print("share: of what NumPy's matrix product, or its reading of memory, reaches here; the nearer of both.")
+    console.print("Over 100 % is faster than NumPy is at that, or than memory, where a cache holds what is read")
+    for problem, outcome in result["problems"].items():
+        if wide := [name for name, row in outcome["contestants"].items() if bench.disturbed(row)]:
+            told = (
+                f"{problem}: {', '.join(wide)}: disturbed, the middle half is more than {bench.DISTURBED:g} times wide"
+            )
+            console.print(Text(told))
     absent = {(name, why) for outcome in result["problems"].values() for name, why in outcome["absent"].items()}
     if gone := sorted({why for _, why in absent if why.startswith("not installed")}):
         console.print(f"{'; '.join(gone)}: it would be timed too")
@@ -105,27 +113,31 @@ def _print(console: Console, result: dict[str, Any], threads: int) -> None:
 
 def _table(result: dict[str, Any], problem: str, room: int) -> Table:
     """Lay out a row per contestant; the bar is its time as a share of the slowest one's, and gives way first."""
-    table = Table(box=None, padding=(0, 2, 0, 0), title=Text(problem), title_justify="left", title_style="bold")
+    table = Table(box=None, padding=(0, 1, 0, 0), title=Text(problem), title_justify="left", title_style="bold")
+    rows = result["problems"][problem].get("contestants", {})
+    short = "regard" in rows and rows["regard"]["median_ms"] < _SHORT_MS
     widths = {name: least for name, least in _COLUMNS.items() if name != "bar" or room >= _LEAST_BAR}
     for name, least in widths.items():
         width = min(room, _BAR) if name == "bar" else least
         justify: Any = "right" if name not in ("", "bar") else "left"
-        table.add_column("" if name == "bar" else name, justify=justify, width=width, overflow="fold")
-    rows = result["problems"][problem].get("contestants", {})
+        heading = {"bar": "", "time": "µs" if short else "ms"}.get(name, name)
+        table.add_column(heading, justify=justify, width=width, overflow="fold")
     slowest = max((row["median_ms"] for row in rows.values()), default=1.0)
     for name, row in rows.items():
         cells: dict[str, Any] = {
             "": Text(name),
             "bar": ProgressBar(total=slowest, completed=row["median_ms"], width=min(max(room, 1), _BAR)),
         }
-        cells |= {heading: Text(text) for heading, text in zip(_NUMBERS, _cells(row), strict=True)}
+        cells |= {heading: Text(text) for heading, text in zip(_NUMBERS, _cells(row, short=short), strict=True)}
         table.add_row(*(cells[name] for name in widths))
     return table
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    """Write the numbers of a row, in the order of the columns."""
-    low, high = bench.number(row["low_ms"]), bench.number(row["high_ms"])
+def _cells(row: dict[str, Any], *, short: bool) -> list[str]:
+    """Write the numbers of a row, in the order of the columns; times in microseconds if it is short."""
+    median, low, high = (
+        bench.number(row[f"{which}_ms"] * (1e3 if short else 1)) for which in ("median", "low", "high")
+    )
     ratio = f"{row['ratio']['median']:.2f}" if "ratio" in row else ""
     share = f"{100 * row['share']:.0f} %" if row["share"] is not None else ""
-    return [bench.number(row["median_ms"]), f"{low} - {high}", ratio, share, f"{row['max_abs_error']:.0e}"]
+    return [median, f"{low} - {high}", ratio, share, f"{row['max_abs_error']:.0e}"]

@@ -1,0 +1,39 @@
+"""What the musts that were missed ask of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ._work import Rates, Work
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A must that was missed: over whom, the milliseconds that it leaves regard, and the least that the ceilings allow.
+
+    None where the ceilings say nothing.
+    """
+
+    problem: str
+    what: str
+    must_ms: float
+    least_ms: float | None
+
+    @property
+    def share(self) -> float | None:
+        """How much of the ceilings it asks for; over 1 is more than there is."""
+        return None if self.least_ms is None else self.least_ms / self.must_ms
+
+
+def asked(result: Mapping[str, Any]) -> Iterator[Asked]:
+    """Find the musts over another's time that a run missed."""
+    for name, outcome in result["problems"].items():
+        for goal in outcome.get("goals", ()):
+            if goal["mark"] != "missed" or goal["sign"] != "≥":
+                continue
+            rates = Rates.for_outcome(result, outcome)
+            least = None if rates is None else Work(**outcome["work"]).least_ms(rates)
+            over = outcome["contestants"][goal["peer"]]["median_ms"]
+            yield Asked(name, goal["what"], over / goal["must"], least)
