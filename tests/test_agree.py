@@ -11,8 +11,8 @@ from conftest import USABLE
 from judges import assert_agrees
 
 # Around one vector, one panel, one block and one tile of every target, and primes.
-ROWS = [1, 2, 7, 8, 9, 15, 16, 17, 31, 63, 64, 65, 67, 130]
-KEYS = [1, 2, 5, 6, 7, 47, 48, 49, 95, 97, 191, 192, 193, 389, 401]
+ROWS = [1, 2, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 47, 48, 49, 63, 64, 65, 67, 95, 96, 97, 130, 193]
+KEYS = [1, 2, 5, 6, 7, 47, 48, 49, 95, 96, 97, 191, 192, 193, 389, 401]
 WIDTHS = [1, 2, 3, 4, 6, 7, 8, 16, 33, 64, 127, 129, 260]
 
 

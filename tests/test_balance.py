@@ -1,6 +1,7 @@
 """Threads get equal work, shown by counting: tasks are dealt out as the engine does, and no clock is read."""
 
 import heapq
+import math
 
 import numpy as np
 import pytest
@@ -9,20 +10,40 @@ import regard as rg
 from regard import _engine, _native
 from regard.masks._lower import lower
 
-WINDOW = rg.Causal() & rg.Window(left=256)
 # Query, and keys where there are others.
 PROBLEMS = {
     "full": ((1, 8, 2048, 64), None, {}),
     "causal": ((1, 8, 2048, 64), None, {"mask": rg.Causal()}),
     "sizes that divide nothing": ((1, 7, 1999, 64), None, {}),
     "the same, causal": ((1, 7, 1999, 64), None, {"mask": rg.Causal()}),
-    "causal window": ((1, 4, 8192, 64), None, {"mask": WINDOW}),
+    "causal window": ((1, 4, 8192, 64), None, {"mask": rg.Causal() & rg.Window(left=256)}),
     "grouped heads": ((1, 32, 1024, 128), (1, 8, 1024, 128), {"mask": rg.Causal()}),
     "one head": ((1, 1, 8192, 64), None, {"mask": rg.Causal()}),
     "decoding, one kv head": ((1, 8, 1, 128), (1, 1, 65536, 128), {}),
     "decoding, 8 kv heads": ((1, 32, 1, 128), (1, 8, 32768, 128), {}),
     "64 rows over very many keys": ((1, 1, 64, 64), (1, 1, 800_000, 64), {}),
     "64 rows of 8 kv heads": ((1, 8, 64, 64), (1, 8, 131_072, 64), {}),
+    "decoding, one long sequence of 64": (
+        (64, 4, 1, 128),
+        (64, 1, 65536, 128),
+        {"mask": rg.KeyLengths([65536] + [1024] * 63)},
+    ),
+    "decoding, one long sequence of 40": (
+        (40, 4, 1, 128),
+        (40, 1, 32768, 128),
+        {"mask": rg.KeyLengths([32768] + [1024] * 39)},
+    ),
+    "decoding, the same sequence last": (
+        (40, 4, 1, 128),
+        (40, 1, 32768, 128),
+        {"mask": rg.KeyLengths([1024] * 39 + [32768])},
+    ),
+    "decoding, lengths by Zipf's law": (
+        (64, 8, 1, 128),
+        (64, 1, 65536, 128),
+        {"mask": rg.KeyLengths([max(64, 65536 // n) for n in range(1, 65)])},
+    ),
+    "some rows keep all keys": ((1, 8, 4096, 64), None, {"mask": rg.Global(96) | rg.Window(64, 64)}),
     "blocks one too many": ((1, 17, 64, 64), (1, 17, 16384, 64), {}),
 }
 
@@ -71,12 +92,13 @@ def test_many_threads_share_few_rows(threads):
 def test_every_pair_is_counted(name, threads):
     bands, plan = tasks_of(name, threads)
     g, total = plan.problem.geometry, sum(map(sum, bands))
-    heads = plan.problem.total_heads
-    if not PROBLEMS[name][2]:
-        assert total == heads * g.queries * g.keys
-        return
-    kept = heads * sum(min(i + 1, 257 if PROBLEMS[name][2]["mask"] == WINDOW else g.keys) for i in range(g.queries))
-    assert kept < total <= plan.tiles.visited * plan.block_rows * plan.tile_keys
+    mask = plan.problem.mask
+    lead = g.lead if isinstance(mask, rg.KeyLengths) else ()
+    kept = mask.materialize(g.queries, g.keys, lead=lead).sum() * plan.problem.total_heads // math.prod(lead)
+    if isinstance(mask, (rg.Full, rg.KeyLengths)):
+        assert total == kept
+    else:
+        assert kept < total <= plan.tiles.visited * plan.block_rows * plan.tile_keys
 
 
 def test_few_blocks_are_cut_and_many_are_not():

@@ -68,7 +68,7 @@ def test_strides(target, arrays, options):
 def test_one_query_alone(target, arrays, options):
     q, k, v = arrays
     want = rg.attention_forward(q, k, v, **options)
-    for i in (0, 1, 15, 16, 63, 64, 77, 149):
+    for i in (0, 1, 15, 16, 23, 24, 47, 48, 63, 64, 77, 95, 96, 97, 149):
         mask = options["mask"]
         alone = dict(options, q_offset=350 + i)
         if mask is MASKS["dense"]:
@@ -129,7 +129,31 @@ def test_decoding_step_equals_prefill(target, normal, left):
     """Around every border of tiles (96 keys), blocks (96 rows) and panels, and with a cache that grows by one."""
     q, k, v = normal(4, 400, 32), normal(2, 400, 32), normal(2, 400, 32)
     prefill = rg.attention(q, k, v, mask=rg.Causal() & rg.Window(left=left))
-    for i in [*range(20), 47, 63, 64, 94, 95, 96, 97, 127, 128, 190, 191, 192, 193, 287, 288, 289, 383, 384, 385, 399]:
+    for i in [
+        *range(26),
+        47,
+        48,
+        49,
+        63,
+        64,
+        94,
+        95,
+        96,
+        97,
+        127,
+        128,
+        190,
+        191,
+        192,
+        193,
+        287,
+        288,
+        289,
+        383,
+        384,
+        385,
+        399,
+    ]:
         mask = rg.Window(left=left)
         step = rg.attention(q[:, i : i + 1], k[:, : i + 1], v[:, : i + 1], mask=mask, q_offset="end")
         assert_same_bits(step[:, 0], prefill[:, i])
@@ -138,7 +162,7 @@ def test_decoding_step_equals_prefill(target, normal, left):
 def test_prefill_in_chunks(target, normal):
     q, k, v = normal(4, 400, 32), normal(2, 400, 32), normal(2, 400, 32)
     whole = rg.attention(q, k, v, mask=rg.Causal())
-    edges = [0, 1, 4, 65, 190, 193, 400]
+    edges = [0, 1, 4, 28, 76, 77, 173, 190, 193, 288, 400]
     for lo, hi in itertools.pairwise(edges):
         chunk = rg.attention(q[:, lo:hi], k[:, :hi], v[:, :hi], mask=rg.Causal(), q_offset="end")
         assert_same_bits(chunk, whole[:, lo:hi])

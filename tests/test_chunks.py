@@ -115,7 +115,7 @@ def test_threads(target, arrays, options):
     assert alone.tiles.chunk_bytes == 0
     for threads in (2, 3):
         got, shared = forward(*arrays, threads, **options)
-        assert shared.tiles.chunk_bytes > 0
+        assert (shared.tiles.chunk_bytes > 0) == (shared.tiles.visited > 0)  # what has no work is not shared
         assert_alike(got, want)
 
 

@@ -42,6 +42,21 @@ def test_ctrl_c_raises_within_a_second(call):
     assert run(code) == ["True", "1.0"]
 
 
+# Two blocks of one chunk of keys. The main thread takes the short one, the other thread one of some seconds.
+TAIL = """
+columns = np.broadcast_to(np.float32(1), (2, 1, 768, 40_000))
+def uneven():
+    with rg.config(target="scalar", num_threads=2):
+        rg.attention(columns[:, :, :96], columns, columns, mask=rg.KeyLengths([768, 24]))
+print(interrupted(uneven), float(rg.attention(x, x, x[:, :, :1] * 0 + 1).mean()))
+"""
+
+
+@pytest.mark.alone
+def test_ctrl_c_while_only_another_thread_computes():
+    assert run(INTERRUPT + TAIL) == ["True", "1.0"]
+
+
 WEIGHTS = """
 wide = rg.attention_forward(big[:, :2, :8192], big[:, :2], big[:, :2], mask=rg.Window(0, 0), q_offset=0)
 print(interrupted(lambda: [wide.weights[..., :8192] for _ in range(50)]))

@@ -11,15 +11,11 @@
 namespace regard {
 namespace {
 
-// Blocks per thread that even out by themselves, one being a twentieth of a thread's share; fewer are cut along the
-// keys. Cut or not, the bits are the same.
-constexpr int64_t kEnoughBlocks = 20;
-
 // Null where the blocks are handed out whole.
 std::unique_ptr<Chunks> chunks_of(const Engine& engine, const Problem& p, const Schedule& schedule, int threads) {
-  const bool whole =
-      threads <= 1 || schedule.tasks() >= kEnoughBlocks * threads || p.keys <= engine.chunk_keys(p.d, p.dv);
-  return whole ? nullptr : std::make_unique<Chunks>(engine, p, schedule, threads);
+  if (threads <= 1 || p.keys <= engine.chunk_keys(p.d, p.dv)) return nullptr;
+  auto chunks = std::make_unique<Chunks>(engine, p, schedule, threads);
+  return chunks->cuts() ? std::move(chunks) : nullptr;
 }
 
 // Runs work(problem, block, scratch) for each block. The last go first: under a causal mask the last rows are the
@@ -65,14 +61,12 @@ size_t chunk_bytes(const Engine& engine, const Problem& p, int threads) {
 
 std::vector<int64_t> task_pairs(const Engine& engine, const Problem& p, int threads) {
   const Schedule schedule(p);
-  const int64_t size = engine.chunk_keys(p.d, p.dv);
   std::vector<int64_t> pairs;
   const auto count = [&](int64_t n, Range keys) {
     pairs.push_back(count_pairs(p, schedule.block(n), keys, engine.tile_keys(p.d, p.dv), engine.panel_rows));
   };
   if (const auto chunks = chunks_of(engine, p, schedule, worthwhile_threads(p, threads))) {
-    chunks->each_task(
-        [&](int64_t n, int64_t chunk) { count(n, {chunk * size, std::min((chunk + 1) * size, p.keys)}); });
+    chunks->each_task(p, count);
   } else {
     for (int64_t n = schedule.tasks() - 1; n >= 0; --n) count(n, {0, p.keys});
   }

@@ -5,10 +5,11 @@
 #include <chrono>
 #include <thread>
 
-#include "cover.h"
-
 namespace regard {
 namespace {
+
+// Blocks that are no more than this part of a thread's share even out by themselves.
+constexpr int64_t kPartOfShare = 20;
 
 // States are as many as there are chunks, but no more than these, whichever is more: a thread that the system puts
 // aside then holds the others up only when they are far ahead.
@@ -23,21 +24,36 @@ constexpr auto kPause = std::chrono::microseconds(50);
 
 Chunks::Chunks(const Engine& engine, const Problem& p, const Schedule& schedule, int threads)
     : engine_(engine), schedule_(schedule) {
-  const int64_t size = engine.chunk_keys(p.d, p.dv);
+  std::vector<double> pairs(static_cast<size_t>(schedule.tasks()));
+  double sum = 0;
+  for (size_t n = 0; n < pairs.size(); ++n) {
+    const auto like = static_cast<size_t>(schedule.first_alike(static_cast<int64_t>(n)));
+    pairs[n] = like < n ? pairs[like] : static_cast<double>(likely_pairs(p, schedule.block(static_cast<int64_t>(n))));
+    sum += pairs[n];
+  }
   // The last go first: under a causal mask the last rows are the longest.
   for (int64_t n = schedule.tasks() - 1; n >= 0; --n) {
-    const Block block = schedule.block(n);
-    const Range all = hull(p, block, {0, p.keys});
-    Piece piece;
-    piece.block = n;
-    piece.first = all.empty() ? 0 : all.begin / size;
-    piece.count = all.empty() ? 1 : (all.end + size - 1) / size - piece.first;
-    tasks_ += piece.count;
-    bytes_ = std::max(bytes_, engine.state_bytes(block.rows, p.dv));
-    pieces_.push_back(std::move(piece));
+    if (pairs[static_cast<size_t>(n)] * kPartOfShare * threads > sum) {
+      add_piece(p, n);
+    } else {
+      whole_.push_back(n);
+    }
   }
   const size_t enough = std::max(kStatesPerThread * static_cast<size_t>(threads), kStatesBytes / bytes_);
   count_ = static_cast<size_t>(std::max<int64_t>(2, std::min<int64_t>(tasks_, static_cast<int64_t>(enough))));
+}
+
+void Chunks::add_piece(const Problem& p, int64_t n) {
+  const int64_t size = engine_.chunk_keys(p.d, p.dv);
+  const Block block = schedule_.block(n);
+  const Range all = hull(p, block, {0, p.keys});
+  Piece piece;
+  piece.block = n;
+  piece.first = all.empty() ? 0 : all.begin / size;
+  piece.count = all.empty() ? 1 : (all.end + size - 1) / size - piece.first;
+  tasks_ += piece.count;
+  bytes_ = std::max(bytes_, engine_.state_bytes(block.rows, p.dv));
+  pieces_.push_back(std::move(piece));
 }
 
 bool Chunks::take_memory() {
@@ -47,6 +63,13 @@ bool Chunks::take_memory() {
 }
 
 void Chunks::work(const Problem& p, char* scratch) {
+  work_on_pieces(p, scratch);
+  for (size_t n = next_whole_++; n < whole_.size() && p.go_on(p.watch); n = next_whole_++) {
+    engine_.attend(p, schedule_.block(whole_[n]), scratch);
+  }
+}
+
+void Chunks::work_on_pieces(const Problem& p, char* scratch) {
   Task task;
   while (p.go_on(p.watch) && take(p, task)) {
     const Block block = schedule_.block(task.piece->block);

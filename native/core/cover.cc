@@ -143,9 +143,11 @@ void keep(const Mask& mask, int64_t head, int64_t query, int64_t first, int coun
                                               : word_of_bytes(row + at * mask.rows.col, mask.rows.col, width);
     }
     if (mask.kind == Mask::kBytes) {  // the next tile's: two lines of this row, which no stream of the CPU's foresees
-      const char* next = row + (first + count) * mask.rows.col;
-      __builtin_prefetch(next);
-      __builtin_prefetch(next + (count - 1) * mask.rows.col);
+      // As numbers: behind the last tile there may be no array.
+      const uintptr_t col = uintptr_t(mask.rows.col),
+                      next = reinterpret_cast<uintptr_t>(row) + uintptr_t(first + count) * col;
+      __builtin_prefetch(reinterpret_cast<const void*>(next));
+      __builtin_prefetch(reinterpret_cast<const void*>(next + uintptr_t(count - 1) * col));
     }
   }
 }
@@ -182,6 +184,25 @@ Reach reach(const Problem& p, const Block& block, int first, int rows, Range key
 }
 
 Range hull(const Problem& p, const Block& block, Range keys) { return reach(p, block, 0, block.rows, keys).hull; }
+
+int64_t likely_pairs(const Problem& p, const Block& block) {
+  if (p.mask.kind != Mask::kSpans) return block.rows * p.keys;
+  const auto size = [](Range x) { return x.empty() ? 0 : x.end - x.begin; };
+  Range all{p.keys, 0};
+  int64_t apart = 0;
+  for (int s = 0; s < p.mask.width; ++s) {
+    Range these{p.keys, 0};
+    for (int r = 0; r < block.rows; ++r) {
+      const Range span = span_of(p.mask, block.head[r], block.query[r], s);
+      if (span.empty()) continue;
+      these.begin = std::min(these.begin, span.begin);
+      these.end = std::max(these.end, span.end);
+    }
+    apart += size(these);
+    all = {std::min(all.begin, these.begin), std::max(all.end, these.end)};
+  }
+  return block.rows * std::min(apart, size(all));
+}
 
 namespace {
 

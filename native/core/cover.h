@@ -45,6 +45,11 @@ Reach reach(const Problem&, const Block&, int first, int rows, Range keys);
 // The hull of all rows of a block.
 Range hull(const Problem&, const Block&, Range keys);
 
+// Pairs that the rows of a block are like to compute: of spans, the keys from the first to the last that one of them
+// keeps, without what lies between their first spans and their second; of other masks, which are looked at tile by
+// tile, all.
+int64_t likely_pairs(const Problem&, const Block&);
+
 // What became of the tiles of a band: a tile is one block of rows by `tile` keys.
 struct TileCount {
   int64_t visited, partial, skipped;

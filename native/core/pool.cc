@@ -23,7 +23,7 @@ std::atomic<unsigned> g_forks{0};
 class Pool {
  public:
   // Without a value when another caller has the pool; else whether all workers are done.
-  std::optional<bool> run(int helpers, const std::function<void(int)>& job) {
+  std::optional<bool> run(int helpers, const std::function<void(int)>& job, const std::function<void()>& meanwhile) {
     std::unique_lock<std::mutex> mine(callers_, std::try_to_lock);
     if (!mine) return std::nullopt;
     grow(helpers);
@@ -36,8 +36,9 @@ class Pool {
     }
     wake_.notify_all();
     const unsigned forks = g_forks;
-    const Finish finish{*this, forks};  // also where job(0) leaves by a forced unwind: helpers still use its frame
+    const Finish finish{*this, forks};  // also where a forced unwind leaves: helpers still use this frame
     job(0);
+    while (forks == g_forks && !idle_soon()) meanwhile();
     return forks == g_forks;
   }
 
@@ -47,12 +48,18 @@ class Pool {
     unsigned forks;
     ~Finish() {
       if (forks != g_forks) return;
-      std::unique_lock<std::mutex> lock(pool.state_);
-      // Asked and woken again now and then: glibc before 2.41 can lose the signal of a condition (its bug 25847).
-      while (!pool.idle_.wait_for(lock, kPatience, [&] { return pool.running_ == 0; })) pool.wake_.notify_all();
+      while (!pool.idle_soon()) continue;
       pool.job_ = nullptr;
     }
   };
+
+  // Whether all helpers are done, for which it waits a little.
+  bool idle_soon() {
+    std::unique_lock<std::mutex> lock(state_);
+    if (idle_.wait_for(lock, kPatience, [&] { return running_ == 0; })) return true;
+    wake_.notify_all();  // glibc before 2.41 can lose the signal of a condition (its bug 25847)
+    return false;
+  }
 
   void grow(int helpers) {
     for (; threads_ < helpers; ++threads_) {
@@ -112,9 +119,9 @@ void prepare_for_fork() {
 #endif
 }
 
-bool run_on_pool(int workers, const std::function<void(int)>& job) {
+bool run_on_pool(int workers, const std::function<void(int)>& job, const std::function<void()>& meanwhile) {
   if (workers > 1) {
-    if (const std::optional<bool> done = pool().run(workers - 1, job)) return *done;
+    if (const std::optional<bool> done = pool().run(workers - 1, job, meanwhile)) return *done;
   }
   job(0);
   return true;

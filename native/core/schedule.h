@@ -15,11 +15,15 @@ class Schedule {
   explicit Schedule(const Problem&);
   int64_t tasks() const { return tasks_; }
   Block block(int64_t task) const;
+  // The first task whose rows are those of this one but for their heads, which read the same rows of the mask.
+  int64_t first_alike(int64_t task) const;
 
  private:
   struct Group {
     int64_t head, rows, first_task;
+    int64_t alike;  // the first task of the first group that this one is like
   };
+  const Group& group_of(int64_t task) const;
   std::vector<Group> groups_;
   int64_t row_begin_, rows_per_head_, tasks_;
 };

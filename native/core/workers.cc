@@ -79,16 +79,11 @@ struct Team {
 class Watch {
  public:
   Watch(const Poll& poll, Team& team, bool polls) : poll_(poll), team_(team), polls_(polls) {}
-  // A poll that did not come back unwound this thread by force: the others might wait for what it had taken.
-  ~Watch() {
-    if (asking_) team_.outcome = Outcome::kInterrupted;
-  }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
   static bool go_on(void* watch) { return static_cast<Watch*>(watch)->ask(); }
 
- private:
   bool ask() {
     if (polls_ && poll_ && team_.outcome == Outcome::kDone) {
       const auto now = std::chrono::steady_clock::now();
@@ -100,10 +95,18 @@ class Watch {
     return team_.outcome == Outcome::kDone;
   }
 
+ private:
   void poll() {
-    asking_ = true;
+    // Where it does not come back, this thread is unwound by force: the others might wait for what it had taken.
+    struct Unwound {
+      Team& team;
+      bool came_back = false;
+      ~Unwound() {
+        if (!came_back) team.outcome = Outcome::kInterrupted;
+      }
+    } unwound{team_};
     const bool stop = !poll_();
-    asking_ = false;
+    unwound.came_back = true;
     if (stop) {
       team_.outcome = Outcome::kInterrupted;
     } else if (forks() != forks_ && team_.begun > 1) {
@@ -116,7 +119,6 @@ class Watch {
   Team& team_;
   const bool polls_;
   const unsigned forks_ = forks();
-  bool asking_ = false;
   std::chrono::steady_clock::time_point polled_ = std::chrono::steady_clock::now();
 };
 
@@ -132,19 +134,24 @@ int threads_now(const Problem& p, int threads) { return Scratch::busy() ? 1 : wo
 Outcome with_workers(const Engine& engine, const Problem& p, int workers, const Poll& poll, const Work& work) {
   const size_t bytes = engine.scratch_bytes(p.d, p.dv);
   Team team;
-  const auto job = [&](int worker) {
+  const auto take_part = [&](const Scratch& scratch, Watch& watch) {
     ++team.begun;
-    const DefaultFloatMode mode;
-    const Scratch scratch(bytes);
     if (!scratch.data()) return;
     team.able = true;
-    Watch watch(poll, team, worker == 0);
+    const DefaultFloatMode mode;
     Problem watched = p;
     watched.go_on = &Watch::go_on;
     watched.watch = &watch;
     work(watched, scratch.data());
   };
-  const bool whole = run_on_pool(workers, job);
+  const Scratch scratch(bytes);  // until the others are done: a call from within a poll has one thread
+  Watch watch(poll, team, true);
+  const auto job = [&](int worker) {
+    if (worker == 0) return take_part(scratch, watch);
+    Watch own(poll, team, false);
+    take_part(Scratch(bytes), own);
+  };
+  const bool whole = run_on_pool(workers, job, [&] { watch.ask(); });
   if (team.outcome != Outcome::kDone) return team.outcome;
   if (!whole) return Outcome::kForked;
   return team.able ? Outcome::kDone : Outcome::kNoMemory;

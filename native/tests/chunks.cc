@@ -93,7 +93,7 @@ const Engine kNotes = {4,
 
 // So many heads of one query each: a block per head. They are worth any number of threads.
 struct Setting {
-  std::vector<int64_t> heads;
+  std::vector<int64_t> heads, spans, rows;
   Problem p{};
   Seen seen;
 
@@ -106,6 +106,14 @@ struct Setting {
     p.d = p.dv = 1 << 24;
     g_seen = &seen;
     g_meanwhile = meanwhile;
+  }
+  // Block h keeps the first of so many keys.
+  void keep_first(const std::vector<int64_t>& lengths) {
+    for (int64_t length : lengths) {
+      rows.push_back(static_cast<int64_t>(spans.size() * sizeof(int64_t)));
+      spans.insert(spans.end(), {0, length});
+    }
+    p.mask = {Mask::kSpans, {reinterpret_cast<const char*>(spans.data()), rows.data(), 0, 1}, 1, 0};
   }
   int64_t states(int threads) const { return static_cast<int64_t>(chunk_bytes(kNotes, p, threads) / kStateBytes); }
 };
@@ -167,6 +175,25 @@ void test_states_are_few() {
   CHECK(states(1, int64_t(1) << 40, 2) == 8, "however many keys");
   CHECK(states(1, int64_t(1) << 40, 16) == 64, "four per thread");
   CHECK(states(39, 1000, 2) == 8 && states(40, 1000, 2) == 0, "enough blocks are not cut");
+}
+
+// One block is half of all: it is cut, wherever it stands, and the others are handed out whole after it.
+void test_one_long_block() {
+  for (int64_t at : {0, 1, 63}) {
+    std::vector<int64_t> lengths(64, 12), want(30, kChunk);
+    lengths[static_cast<size_t>(at)] = 300;
+    want.insert(want.end(), 63, 12);
+    Setting s(64, 300);
+    s.keep_first(lengths);
+    CHECK(task_pairs(kNotes, s.p, 2) == want, "the long block is number %d", static_cast<int>(at));
+    CHECK(s.states(2) == 8, "%d states", static_cast<int>(s.states(2)));
+    for (int threads : {2, 3, 5}) {
+      CHECK(attend(kNotes, s.p, threads, Poll()) == Outcome::kDone, "%d threads", threads);
+      CHECK(s.seen.wrong == 0 && s.seen.folded.exchange(0) == 30 && s.seen.merged.exchange(0) == 29 &&
+                s.seen.finished.exchange(0) == 1 && s.seen.whole.exchange(0) == 63,
+            "%d threads", threads);
+    }
+  }
 }
 
 bool told_to_stop() {
@@ -259,6 +286,11 @@ void test_no_memory() {
       if (blocks != 1) CHECK(outcome == Outcome::kDone && one.seen.whole == blocks, "scratch in one thread");
     }
   }
+  Setting asks(1, 1000, [](const Problem& p, int64_t) { wait_to_be_told(p); });
+  g_scratch += size_t(1) << 20;
+  g_refuses = [](size_t b) { return b == g_scratch && std::this_thread::get_id() == caller; };
+  CHECK(attend(kNotes, asks.p, 2, told_to_stop) == Outcome::kInterrupted, "without scratch it still asks");
+  g_refuses = nullptr;
   Setting s(1, 400);
   CHECK(outcome_of(s, [](size_t bytes) { return bytes == 8 * kStateBytes; }) == Outcome::kDone, "no states");
   CHECK(s.seen.whole == 1 && s.seen.folded == 0, "without states blocks are handed out whole");
@@ -297,46 +329,6 @@ void test_pairs() {
   }
 }
 
-// What rows reach of some keys, a chunk's for example: never more than these, and for bits whole bytes.
-void test_reach() {
-  constexpr int kKeys = 101, kRowBytes = 13, kRows = 3;
-  std::vector<int64_t> heads{0}, spans{30, 70, 2, 5, 50, 101};
-  std::vector<unsigned char> bits(kRows * kRowBytes);
-  Block block{};
-  block.rows = kRows;
-  Problem p{};
-  p.keys = kKeys;
-  for (int64_t r = 0; r < kRows; ++r) {
-    block.query[r] = r;
-    for (int64_t j = spans[2 * r]; j < spans[2 * r + 1]; ++j) {
-      if (j % 3 == 0) bits[r * kRowBytes + j / 8] |= static_cast<unsigned char>(1 << j % 8);
-    }
-  }
-  for (const Mask::Kind kind : {Mask::kFull, Mask::kSpans, Mask::kBits, Mask::kBytes}) {
-    const void* const data = kind == Mask::kSpans ? static_cast<const void*>(spans.data()) : bits.data();
-    p.mask = {kind, {static_cast<const char*>(data), heads.data(), kind == Mask::kSpans ? 16 : kRowBytes, 1}, 1, 0};
-    for (const Range keys : {Range{0, 101}, Range{0, 48}, Range{48, 96}, Range{96, 101}, Range{0, 24}, Range{16, 24}}) {
-      const Reach found = reach(p, block, 0, kRows, keys);
-      Range want = keys;
-      if (kind == Mask::kSpans || kind == Mask::kBits) {
-        const int64_t unit = kind == Mask::kBits ? 8 : 1;
-        want = {keys.end, keys.begin};
-        for (int64_t j = keys.begin; j < keys.end; ++j) {
-          bool any = false;
-          for (int r = 0; r < kRows; ++r) any = any || keeps(p.mask, 0, r, j);
-          if (any) want = {std::min(want.begin, j / unit * unit), std::min((j / unit + 1) * unit, keys.end)};
-        }
-      }
-      const Range hull = found.hull, common = found.common;
-      CHECK(hull.empty() ? want.empty() : hull.begin == want.begin && hull.end == want.end, "mask %d: keys %d to %d",
-            kind, static_cast<int>(hull.begin), static_cast<int>(hull.end));
-      for (int64_t j = common.begin; j < common.end; ++j) {
-        for (int r = 0; r < kRows; ++r) CHECK(keeps(p.mask, 0, r, j), "mask %d: row %d drops a common key", kind, r);
-      }
-    }
-  }
-}
-
 }  // namespace
 
 void test_chunks() {
@@ -344,6 +336,7 @@ void test_chunks() {
   test_a_thread_lags();
   test_a_merge_lags();
   test_states_are_few();
+  test_one_long_block();
   test_interrupted_in_a_chunk();
   test_interrupted_while_waiting();
   test_a_poll_that_does_not_come_back();
@@ -352,7 +345,6 @@ void test_chunks() {
   test_no_memory();
 #endif
   test_pairs();
-  test_reach();
   printf("chunks: done\n");
 }
 

@@ -40,6 +40,8 @@ void test_model();
 }  // namespace amx
 #endif
 void test_chunks();
+void test_cuts();
+void test_tail();
 void test_ranges(const Table&, const Table&);
 void test_whole(const std::vector<const Table*>&);
 }  // namespace regard
@@ -56,7 +58,9 @@ int main() {
   [[maybe_unused]] const auto runs = [&](const Table& table) {
     return std::find(tables.begin(), tables.end(), &table) != tables.end();
   };
+  test_cuts();
   test_chunks();
+  test_tail();
   scalar::test_pieces();
 #ifdef REGARD_ARM
   neon::test_pieces();

@@ -11,7 +11,6 @@
 #include "attend.h"
 #include "check.h"
 #include "float_mode.h"
-#include "schedule.h"
 
 namespace regard {
 namespace {
@@ -303,36 +302,9 @@ void test_float_mode(const Engine& engine, const char* target) {
   set_float_mode(mode);
 }
 
-void test_schedule() {
-  for (int heads : {0, 1, 2, 5}) {
-    for (int group : {1, 2, 5}) {
-      for (int64_t rows : {0, 1, 63, 64, 65, 130}) {
-        std::vector<int64_t> kv(heads);
-        for (int h = 0; h < heads; ++h) kv[h] = h / group;
-        Problem p{};
-        p.heads = heads;
-        p.key.head = p.value.head = kv.data();
-        p.row_begin = 3;
-        p.row_end = 3 + rows;
-        std::vector<int> seen(size_t(heads * rows), 0);
-        const Schedule schedule(p);
-        for (int64_t task = 0; task < schedule.tasks(); ++task) {
-          const Block b = schedule.block(task);
-          CHECK(b.rows > 0 && b.rows <= kBlockRows, "%d rows", b.rows);
-          for (int r = 0; r < b.rows; ++r) {
-            CHECK(kv[b.head[r]] == kv[b.head[0]], "a block reads one kv head");
-            ++seen[size_t(b.head[r] * rows + b.query[r] - 3)];
-          }
-        }
-        for (int n : seen) CHECK(n == 1, "a row was cut %d times", n);
-      }
-    }
-  }
-}
-
 template <class R>
 void test_engine(const Engine& engine, const char* target, const char* dtype) {
-  const Case cases[] = {
+  std::vector<Case> cases = {
       {1, 1, 1, 1, 1, 1, Mask::kFull},           {2, 1, 65, 193, 16, 7, Mask::kFull},
       {4, 2, 37, 401, 33, 20, Mask::kSpans},     {3, 3, 70, 200, 5, 64, Mask::kBits},
       {2, 1, 130, 97, 64, 64, Mask::kBytes},     {6, 2, 3, 390, 129, 130, Mask::kSpans},
@@ -343,6 +315,12 @@ void test_engine(const Engine& engine, const char* target, const char* dtype) {
       {3, 1, 2, 3300, 12, 40, Mask::kBytes},     {6, 3, 1, 1700, 20, 257, Mask::kSpans, true},
       {1, 1, 20, 4700, 16, 128, Mask::kBits},
   };
+  for (int rows : {engine.panel_rows, 2 * engine.panel_rows, kBlockRows}) {
+    for (int step : {-1, 0, 1}) {
+      cases.push_back({1, 1, rows + step, engine.tile_keys(20, 12) + step, 20, 12, Mask::kSpans});
+      cases.push_back({2, 2, rows + step, 2 * engine.tile_keys(20, 12) + step, 20, 12, Mask::kFull, step == 0});
+    }
+  }
   for (const Case& c : cases) {
     char name[120];
     snprintf(name, sizeof name, "%s %s (%d/%d, %d, %d, %d, %d) mask %d%s", target, dtype, c.heads, c.group, c.queries,
@@ -365,7 +343,6 @@ void test_table(const Table& t) {
 }
 
 void test_whole(const std::vector<const Table*>& tables) {
-  test_schedule();
   for (const Table* t : tables) test_table(*t);
 }
 

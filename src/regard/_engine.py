@@ -136,8 +136,8 @@ def out_of_memory(error: MemoryError, plan: Plan) -> MemoryError:
         return error
     p = plan.problem
     return MemoryError(
-        f"a thread wants {plan.scratch_bytes:,} bytes of scratch at D = {p.d} and Dv = {p.dv}, {plan.threads} at most, "
-        "and what they share up to 16 MiB: use fewer by rg.config(num_threads=1), or free memory"
+        f"a thread wants {plan.scratch_bytes:,} bytes of scratch at D = {p.d} and Dv = {p.dv}, {plan.threads} at most: "
+        "use fewer by rg.config(num_threads=1), or free memory"
     )
 
 

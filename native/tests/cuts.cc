@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a problem is cut: its blocks, and what their rows reach of the keys.
+#include <algorithm>
+#include <vector>
+
+#include "check.h"
+#include "cover.h"
+#include "schedule.h"
+
+namespace regard {
+namespace {
+
+void test_schedule() {
+  for (int heads : {0, 1, 2, 5}) {
+    for (int group : {1, 2, 5}) {
+      for (int64_t rows : {0, 1, kBlockRows - 1, kBlockRows, kBlockRows + 1, 2 * kBlockRows + 2}) {
+        std::vector<int64_t> kv(heads);
+        for (int h = 0; h < heads; ++h) kv[h] = h / group;
+        Problem p{};
+        p.heads = heads;
+        p.key.head = p.value.head = kv.data();
+        p.row_begin = 3;
+        p.row_end = 3 + rows;
+        std::vector<int> seen(size_t(heads * rows), 0);
+        const Schedule schedule(p);
+        for (int64_t task = 0; task < schedule.tasks(); ++task) {
+          const Block b = schedule.block(task);
+          CHECK(b.rows > 0 && b.rows <= kBlockRows, "%d rows", b.rows);
+          for (int r = 0; r < b.rows; ++r) {
+            CHECK(kv[b.head[r]] == kv[b.head[0]], "a block reads one kv head");
+            ++seen[size_t(b.head[r] * rows + b.query[r] - 3)];
+          }
+        }
+        for (int n : seen) CHECK(n == 1, "a row was cut %d times", n);
+      }
+    }
+  }
+}
+
+// Six kv heads of two query heads each, and which kv head's tasks are the first that are like theirs.
+void test_tasks_that_are_alike() {
+  const int64_t kv[] = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5};
+  const struct {
+    int64_t mask_rows[12];
+    const char* want;
+  } cases[] = {{{}, "000000"},
+               {{0, 8, 16, 24, 32, 40, 48, 56, 0, 0, 0, 0}, "012344"},
+               {{0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0}, "002333"}};
+  for (const auto& [mask_rows, want] : cases) {
+    Problem p{};
+    p.heads = 12;
+    p.key.head = p.value.head = kv;
+    p.row_end = kBlockRows + 1;
+    p.mask = {Mask::kSpans, {nullptr, mask_rows, 16, 1}, 1, 0};
+    const Schedule schedule(p);
+    const int64_t each = schedule.tasks() / 6;
+    for (int64_t task = 0; task < schedule.tasks(); ++task) {
+      const int64_t like = schedule.first_alike(task);
+      CHECK(like == (want[task / each] - '0') * each + task % each, "task %d: %d", static_cast<int>(task),
+            static_cast<int>(like));
+    }
+    p.mask = {};
+    CHECK(Schedule(p).first_alike(schedule.tasks() - 1) == each - 1, "of a full mask nothing is read");
+  }
+}
+
+// Of two spans per row, keys that no row keeps between them are not counted where they part all first from all second.
+void test_likely_pairs() {
+  const int64_t spans[][2][2] = {{{0, 10}, {90, 95}}, {{5, 12}, {91, 99}}, {{3, 3}, {0, 0}}, {{0, 99}, {0, 0}}};
+  const int64_t head = 0;
+  Problem p{};
+  p.keys = 100;
+  p.mask = {Mask::kSpans, {reinterpret_cast<const char*>(spans), &head, sizeof spans[0], 1}, 2, 0};
+  const auto likely = [&](std::vector<int64_t> rows) {
+    Block block{};
+    for (int64_t row : rows) block.query[block.rows++] = row;
+    return static_cast<int>(likely_pairs(p, block));
+  };
+  CHECK(likely({0}) == 15 && likely({0, 1}) == 2 * (12 + 9), "%d, %d", likely({0}), likely({0, 1}));
+  CHECK(likely({2}) == 0 && likely({0, 2}) == 2 * 15, "%d, %d", likely({2}), likely({0, 2}));
+  CHECK(likely({0, 3}) == 2 * 99, "%d: no more than the hull", likely({0, 3}));
+  p.mask.kind = Mask::kBits;
+  CHECK(likely({0, 1}) == 2 * 100, "%d: of bits all are looked at", likely({0, 1}));
+}
+
+// What rows reach of some keys, a chunk's for example: never more than these, and for bits whole bytes.
+void test_reach() {
+  constexpr int kKeys = 101, kRowBytes = 13, kRows = 3;
+  std::vector<int64_t> heads{0}, spans{30, 70, 2, 5, 50, 101};
+  std::vector<unsigned char> bits(kRows * kRowBytes);
+  Block block{};
+  block.rows = kRows;
+  Problem p{};
+  p.keys = kKeys;
+  for (int64_t r = 0; r < kRows; ++r) {
+    block.query[r] = r;
+    for (int64_t j = spans[2 * r]; j < spans[2 * r + 1]; ++j) {
+      if (j % 3 == 0) bits[r * kRowBytes + j / 8] |= static_cast<unsigned char>(1 << j % 8);
+    }
+  }
+  for (const Mask::Kind kind : {Mask::kFull, Mask::kSpans, Mask::kBits, Mask::kBytes}) {
+    const void* const data = kind == Mask::kSpans ? static_cast<const void*>(spans.data()) : bits.data();
+    p.mask = {kind, {static_cast<const char*>(data), heads.data(), kind == Mask::kSpans ? 16 : kRowBytes, 1}, 1, 0};
+    for (const Range keys : {Range{0, 101}, Range{0, 48}, Range{48, 96}, Range{96, 101}, Range{0, 24}, Range{16, 24}}) {
+      const Reach found = reach(p, block, 0, kRows, keys);
+      Range want = keys;
+      if (kind == Mask::kSpans || kind == Mask::kBits) {
+        const int64_t unit = kind == Mask::kBits ? 8 : 1;
+        want = {keys.end, keys.begin};
+        for (int64_t j = keys.begin; j < keys.end; ++j) {
+          bool any = false;
+          for (int r = 0; r < kRows; ++r) any = any || keeps(p.mask, 0, r, j);
+          if (any) want = {std::min(want.begin, j / unit * unit), std::min((j / unit + 1) * unit, keys.end)};
+        }
+      }
+      const Range hull = found.hull, common = found.common;
+      CHECK(hull.empty() ? want.empty() : hull.begin == want.begin && hull.end == want.end, "mask %d: keys %d to %d",
+            kind, static_cast<int>(hull.begin), static_cast<int>(hull.end));
+      for (int64_t j = common.begin; j < common.end; ++j) {
+        for (int r = 0; r < kRows; ++r) CHECK(keeps(p.mask, 0, r, j), "mask %d: row %d drops a common key", kind, r);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void test_cuts() {
+  test_schedule();
+  test_tasks_that_are_alike();
+  test_likely_pairs();
+  test_reach();
+  printf("cuts: done\n");
+}
+
+}  // namespace regard
