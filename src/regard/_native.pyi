@@ -39,7 +39,9 @@ class ScoreMap:
 class Call:
     """What calls have in common whose heads are alike: ``grid`` is the leading axes and that of the query heads."""
 
-    def __init__(self, target: str, dtype: int, threads: int, grid: Sequence[int], group: int) -> None: ...
+    def __init__(
+        self, target: str, dtype: int, threads: int, grid: Sequence[int], group: int, row_invariant: bool
+    ) -> None: ...
     def attend(
         self,
         query: Array,
