@@ -187,7 +187,7 @@ void test_one_long_block() {
     s.keep_first(lengths);
     CHECK(task_pairs(kNotes, s.p, 2) == want, "the long block is number %d", static_cast<int>(at));
     CHECK(s.states(2) == 8, "%d states", static_cast<int>(s.states(2)));
-    for (int threads : {2, 3, 5}) {
+    for (int threads : {2, 3, 4}) {
       CHECK(attend(kNotes, s.p, threads, Poll()) == Outcome::kDone, "%d threads", threads);
       CHECK(s.seen.wrong == 0 && s.seen.folded.exchange(0) == 30 && s.seen.merged.exchange(0) == 29 &&
                 s.seen.finished.exchange(0) == 1 && s.seen.whole.exchange(0) == 63,
