@@ -74,7 +74,7 @@ def test_one_query_alone(target, arrays, options):
         if mask is MASKS["dense"]:
             alone["mask"] = rg.Dense(mask.array[..., i : i + 1, :])
         elif mask is MASKS["bits"]:
-            alone["mask"] = rg.Causal() & rg.Dense(mask.right.array[..., i : i + 1, :])
+            alone["mask"] = rg.Causal() & rg.Dense(mask.parts[1].array[..., i : i + 1, :])
         got = rg.attention_forward(q[:, :, i : i + 1], k, v, **alone)
         assert_same_bits(got.out[:, :, 0], want.out[:, :, i])
         assert_same_bits(got.lse[:, :, 0], want.lse[:, :, i])

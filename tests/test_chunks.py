@@ -136,8 +136,8 @@ def row_of(options, i):
     mask, bias = options.get("mask"), options.get("bias")
     if isinstance(mask, np.ndarray):
         alone["mask"] = mask[cut]
-    elif isinstance(getattr(mask, "right", None), rg.Dense):
-        alone["mask"] = mask.left & rg.Dense(mask.right.array[cut])
+    elif isinstance(mask, rg.Mask) and len(mask.parts) == 2 and isinstance(mask.parts[1], rg.Dense):
+        alone["mask"] = mask.parts[0] & rg.Dense(mask.parts[1].array[cut])
     if isinstance(bias, np.ndarray) and bias.shape[-2] == ROWS:
         alone["bias"] = bias[cut]
     return alone

@@ -12,7 +12,7 @@ import pytest
 import regard as rg
 from judges import assert_same_bits, refused
 from processes import needs_fork, run
-from regard import _engine
+from regard import _engine, _runtime
 from regard._plan import Asked, read
 from regard._plan.problem import Described
 
@@ -195,7 +195,7 @@ def asked_for(keys, mask, q_offset):
 
 def like(call, other):
     """The problem of a call, made from the form of another."""
-    form = _engine.Form(other.problem(), ("scalar", "", 1))
+    form = _engine.Form(other.problem(), _runtime.Engine("scalar", "asked for", 1))
     return _engine.Prepared(form, call.mask, call.geometry_like(form.problem.geometry, form.most_keys)).problem
 
 

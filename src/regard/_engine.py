@@ -44,10 +44,10 @@ class Form:
         self.engine = engine
         self.most_keys = most_keys(problem.total_heads, g.queries)
         self.out_shape = problem.user_shape(g.queries, problem.dv)
-        target, _, threads, invariant = engine
         self.attend = _native.Call(
-            target, dtype_number(problem), threads or 0, _grid(problem), problem.group, invariant
-        ).attend
+            engine.target, dtype_number(problem), engine.num_threads or 0, _grid(problem), problem.group,
+            engine.row_invariant,
+        ).attend  # fmt: skip
         self.full = _native.Band(_KINDS["full"], None, 0, 0, g.queries)
         self.keeps_rows = 8 * (problem.total_heads + 2 * MAX_SPANS) <= MAX_KEPT_BYTES
         varies = problem.bias or problem.sinks
@@ -92,7 +92,7 @@ class Prepared:
     def plan(self) -> Plan:
         """How it is run, in words and numbers that the run has no use for: made when they are first asked for."""
         engine = self._form.engine
-        if self._plan is None or (engine[2] is None and self._plan.threads != _runtime.processors()):
+        if self._plan is None or (engine.num_threads is None and self._plan.threads != _runtime.processors()):
             self._plan = make_plan(self.problem, engine)
         return self._plan
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard import _native
 from regard._cached import cached_attribute
@@ -31,9 +31,16 @@ LEAST_TERMS = {("avx512_bf16", "bfloat16"): 2.0**-126} | {
     ("amx", dtype): 2.0**-126 for dtype in ("float32", "float16", "bfloat16")
 }
 _MAX_THREADS = 1024
-# Target, the reason for it, threads at most (None where as many as there are processors, which are counted when there
-# is work for more than one), and whether a row has the same bits in every call.
-Engine: TypeAlias = tuple[str, str, int | None, bool]
+
+
+class Engine(NamedTuple):
+    """What a call runs with."""
+
+    target: str
+    why: str  # this target
+    # At most. None: as many as there are processors, which are counted when there is work for more than one.
+    num_threads: int | None = None
+    row_invariant: bool = True
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class Settings:
     @cached_attribute
     def engine(self) -> Engine:
         """What a call runs with."""
-        return *self.chosen, self.num_threads, self.row_invariant
+        return Engine(*self.chosen, self.num_threads, self.row_invariant)
 
 
 _settings: ContextVar[Settings | None] = ContextVar("regard_settings", default=None)

@@ -154,9 +154,9 @@ class Plan:
 
 def make_plan(problem: Problem, engine: _runtime.Engine | None = None) -> Plan:
     """Choose tiles for a checked problem, and the engine where the caller has not asked which is in force."""
-    target, why, threads, _ = engine or _runtime.engine()
-    kernel = _kernel(target, FLOAT_DTYPES.index(problem.dtype), problem.d, problem.dv)
-    return Plan(problem, target, why, threads or _runtime.processors(), *kernel)
+    engine = engine or _runtime.engine()
+    kernel = _kernel(engine.target, FLOAT_DTYPES.index(problem.dtype), problem.d, problem.dv)
+    return Plan(problem, engine.target, engine.why, engine.num_threads or _runtime.processors(), *kernel)
 
 
 _kernel = lru_cache(maxsize=256)(_native.kernel)
