@@ -99,7 +99,7 @@ class Run:
             for kind, chosen in self.series.items():
                 measure, shown = ways[kind]
                 for series in chosen:
-                    task = bar.add_task(f"{kind}: {series.name}", total=len(series.steps))
+                    task = bar.add_task(f"{kind}: {series.name}", total=len(series.measured))
                     found = measure(series, lambda task=task: bar.update(task, advance=1, refresh=True))
                     self.result.setdefault(kind, {})[series.name] = found
                     self.write()
@@ -134,7 +134,9 @@ def run(options, console):
 def parsed(arguments):
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Time regard beside others.")
     commands = parser.add_subparsers(dest="command", required=True)
-    runs = commands.add_parser("run", help="time the problems of problems.toml, then time and memory against length")
+    runs = commands.add_parser(
+        "run", help="time the problems of problems.toml, then time and memory against length, head size and window"
+    )
     runs.add_argument("--problems", default="", metavar="PATTERN", help="those whose names hold this; * is anything")
     runs.add_argument("--part", choices=("problems", "growth"), help="one of the parts; a pattern is of problems only")
     runs.add_argument("--rounds", type=int, default=11, help="rounds per problem (default 11)")

@@ -44,10 +44,10 @@ def of_compiling(name):
 
 def of_series(series):
     seconds = 0.0
-    for length in series.steps:
-        for name in series.entrants(length):
+    for step in series.measured:
+        for name in series.entrants(step):
             seconds += of_compiling(name)
-            call = series.problem(length).flops / 5e10
+            call = series.problem(step).flops / 5e10
             seconds += (
                 call if call > growth.ONCE_S else min(of_calls(call, growth.ROUNDS), growth.PATIENCE_S + 4 * call)
             )
@@ -55,7 +55,7 @@ def of_series(series):
 
 
 def of_memory(series):
-    calls = [series.problem(n).flops / 5e10 + PROCESS_S for n in series.steps for _ in series.entrants(n)]
+    calls = [series.problem(n).flops / 5e10 + PROCESS_S for n in series.measured for _ in series.entrants(n)]
     return sum(calls)
 
 

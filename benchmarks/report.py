@@ -56,29 +56,31 @@ def notes(outcome):
 
 
 def growth(name, found):
-    """Milliseconds by length, and the exponent below."""
+    """Milliseconds by what grows, and the exponent below."""
     cells = {contestant: {n: number(row["median"]) for n, row in rows.items()} for contestant, rows in by(found)}
-    return against_length(f"{name}: milliseconds, one head of {found['size']}", found, cells)
+    fixed = ", ".join(f"{what} {found[what]}" for what in ("length", "size") if what != found["along"])
+    return against(f"{name}: milliseconds, one head, {fixed}", found, cells)
 
 
 def memory(name, found):
     """MiB by length, and the exponent below."""
     cells = {contestant: {n: number(row["bytes"] / 2**20) for n, row in rows.items()} for contestant, rows in by(found)}
-    return against_length(f"{name}: MiB beyond the inputs", found, cells)
+    return against(f"{name}: MiB beyond the inputs", found, cells)
 
 
 def by(found):
     return found["contestants"].items()
 
 
-def against_length(title, found, cells):
-    table = headed(title, "length", *cells)
+def against(title, found, cells):
+    table = headed(title, found["along"], *cells)
     for n in sorted({n for column in cells.values() for n in column}):
         table.add_row(f"{n}", *(column.get(n, "") for column in cells.values()))
     fits = [found["fits"][name] for name in cells]
     table.add_section()
     table.add_row(
-        f"grows as n to the {found['growth']:g}; fitted", *(f"{fit['exponent']:.2f}" if fit else "" for fit in fits)
+        f"grows as {found['along']} to the {found['growth']:g}; fitted",
+        *(f"{fit['exponent']:.2f}" if fit else "" for fit in fits),
     )
     return table
 

@@ -233,6 +233,27 @@ def test_progress_goes_from_nothing_to_all():
     assert [what for what, _ in seen[1:]] == [TINY[0].name] * 3 + [TINY[1].name] * 3
 
 
+@pytest.mark.parametrize("option", ["--json", "--svg"])
+def test_a_file_may_be_stdout(command, monkeypatch, tmp_path, option):
+    absent(monkeypatch, "torch")
+    code, out, err = command("--rounds", "1", option, "-")
+    assert code == 0
+    assert "middle half" in err
+    if option == "--json":
+        assert list(json.loads(out)["problems"]) == [problem.name for problem in TINY]
+    else:
+        assert ElementTree.fromstring(out).tag.endswith("svg")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("second", ["-", "b", "./b"])
+def test_no_file_is_written_twice(command, monkeypatch, tmp_path, second):
+    monkeypatch.setattr(bench, "short", lambda **_: pytest.fail("it was measured"))
+    code, out, err = command("--json", "b" if second != "-" else "-", "--svg", second)
+    assert (code, out) == (2, "")
+    assert err == f"regard: --json and --svg are both {Path(second)}: name a file for each, or leave one out\n"
+
+
 def test_help_is_enough(command):
     code, out, _ = command("--help")
     assert code == 0

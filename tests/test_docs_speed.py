@@ -18,8 +18,9 @@ from benchmarks.race import PATIENCE_S  # noqa: E402
 
 FIGURES = {
     "performance": ("prefill", "short", "covered", "decode", "threads", "missed", "reached", "times", "left_out",
-                    "conditions"),
-    "growth": ("full", "causal", "window", "memory_full", "memory_window", "times", "peaks", "fits"),
+                    "conditions", "elsewhere"),
+    "growth": ("full", "causal", "window", "memory_full", "memory_window", "times", "peaks", "fits",
+               "sizes", "times_by_size", "widths", "times_by_width"),
     "roofline": ("ceilings", "counted", "asked", "roof"),
 }  # fmt: skip
 LONG, HEAD = (1, 8, 2048, 64), (1, 32, 1, 128)
@@ -64,11 +65,13 @@ def outcome(problem):
     }  # fmt: skip
 
 
-def series(values, key, **more):
+def series(values, key, along="length", **more):
     rows = {str(n): {key: value, **more} for n, value in values.items()}
-    fit = {"exponent": 1.987, "from": 1024, "to": 4096, "lengths": 3}
+    fit = {"exponent": 1.987, "from": 1024, "to": 4096, "steps": 3}
     return {
         "reason": "r",
+        "along": along,
+        "length": 0,
         "size": 64,
         "growth": 2,
         "absent": {},
@@ -93,7 +96,11 @@ def made():
         "format": bench.FORMAT, "machine": machine, "rounds": 11, "took_s": 1200.0,
         "ceilings": {name: ceiling(value) for name, value in CEILINGS.items()},
         "problems": {problem.name: outcome(problem) for problem in PROBLEMS} | {"gone": {"skipped": "no processors"}},
-        "growth": {"full": series(times, "median", rounds=1), "causal window 256": series(times, "median", rounds=5)},
+        "growth": {
+            "full": series(times, "median", rounds=1), "causal window 256": series(times, "median", rounds=5),
+            "full, head size": series({32: 1.0, 64: 1.5}, "median", "size", rounds=5),
+            "causal window, its width": series({256: 2.0, 512: 4.0}, "median", "window", rounds=5),
+        },
         "memory": {"full": series({n: 2**10 * n for n in times}, "bytes")},
     }  # fmt: skip
 
@@ -178,12 +185,31 @@ def test_all_times_and_who_was_left_out(figure):
         assert part in told, part
 
 
+def test_other_results_are_beside_the_newest(figure, tmp_path):
+    old = made()
+    old["machine"] |= {"date": "2026-10-01", "cpu": "an older machine", "target": "avx512"}
+    del old["problems"]["a window"]
+    bench.write(old, tmp_path / "old.json")
+    bench.write(old | {"partial": True}, tmp_path / "partial.json")
+    told = figure("performance.elsewhere", made())
+    assert told.head == ["problem", "a machine, target avx2, 2026-11-30", "an older machine, target avx512, 2026-10-01"]
+    rows = {row[0]: row[1:] for row in told.rows}
+    assert rows["a causal one"] == ["1.50 (torch sdpa)"] * 2
+    assert rows["a window"] == ["1.50 (torch sdpa)", ""]
+    assert "gone" not in rows
+
+
 def test_growth(figure):
     times = figure("growth.times", made())
     assert times.head == ["length", "full: regard", "causal window 256: regard"]
     assert cells(times) == [r"1,024 | 5 ms\* | 5 ms", r"2,048 | 20 ms\* | 20 ms", r"4,096 | 80 ms\* | 80 ms"]
     assert cells(figure("growth.peaks", made())) == ["1,024 | 1 MiB", "2,048 | 2 MiB", "4,096 | 4 MiB"]
-    assert cells(figure("growth.fits", made()))[0] == "time | full | regard | 1.99 | 1,024 to 4,096 | 2"
+    assert cells(figure("growth.fits", made()))[0] == "time | full | regard | n | 1.99 | 1,024 to 4,096 | 2"
+    assert cells(figure("growth.fits", made()))[2].startswith("time | full, head size | regard | d | 1.99")
+    assert cells(figure("growth.times_by_size", made())) == ["32 | 1 ms", "64 | 1.5 ms"]
+    widths = figure("growth.times_by_width", made())
+    assert (widths.head[0], cells(widths)) == ("keys that a query sees", ["256 | 2 ms", "512 | 4 ms"])
+    assert "keys that a query sees" in figure("growth.widths", made()).svg()
     drawn = ElementTree.fromstring(figure("growth.full", made()).svg())
     (line,) = drawn.iter("{http://www.w3.org/2000/svg}polyline")
     points = [tuple(map(float, point.split(","))) for point in line.get("points").split()]
@@ -203,6 +229,10 @@ def test_constants_and_names_in_the_text_are_those_of_the_benchmark():
     assert bench.rest_s(2) == 0.1
     window = next(series for series in growth.load("growth") if series.mask not in (None, "causal"))
     assert f"fitted from {window.start // window.mask['window']} windows on" in text
+    size, width = (next(s for s in growth.load("growth") if s.along == along) for along in ("size", "window"))
+    assert f"its width from {width.start} on" in text
+    for said in (f"{size.length} queries and keys", f"{width.length} queries and keys, head size {width.size}"):
+        assert said in text
     assert growth.FAR_BYTES == 1 << 20
     source = (ROOT / "docs" / "figures" / "growth.py").read_text()
     for kind in ("growth", "memory"):

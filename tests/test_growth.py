@@ -18,8 +18,7 @@ from regard.bench import interleave, spread  # noqa: E402
 from test_benchmarks import Clock, Costing  # noqa: E402
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
-SERIES = growth.Series("made up", "a test", 4, LENGTHS, 2, {"slow": 1024})
-SMALL = growth.Series("small", "a test", 8, (64, 128, 256), 2, {"NumPy textbook": 128}, {"window": 7})
+SMALL = growth.Series("small", "a test", (64, 128, 256), 2, {"NumPy textbook": 128}, {"window": 7}, size=8)
 WHOLE = {"name": "x", "reason": "a test", "size": 4, "lengths": [16], "growth": 1, "peers": {}}
 
 
@@ -29,23 +28,43 @@ def test_every_series_has_a_reason_and_peers_that_can(kind):
     assert found
     assert all(len(series.reason) > 10 for series in found)
     for series in found:
-        assert series.lengths == tuple(sorted(series.lengths))
-        assert len([n for n in series.lengths if n >= series.start]) >= 3
-        for peer, longest in series.peers.items():
-            assert longest in series.lengths
-            assert PEERS[peer].why_not(series.problem(512)) == ""
+        assert series.steps == tuple(sorted(series.steps))
+        assert len([n for n in series.steps if n >= series.start]) >= 3
+        for peer, most in series.peers.items():
+            assert most in series.steps
+            assert PEERS[peer].why_not(series.problem(most)) == ""
 
 
 def test_the_series_reach_from_512_to_131072():
-    """Memory of all pairs stops earlier: what it shows, that there is no score matrix, it shows by then."""
-    assert {(min(s.lengths), max(s.lengths)) for s in growth.load("growth")} == {(512, 131072)}
-    reach = {s.name: (min(s.lengths), max(s.lengths)) for s in growth.load("memory")}
-    assert reach == {"full": (512, 32768), "causal window 256": (512, 131072)}
+    whole = [s for kind in ("growth", "memory") for s in growth.load(kind) if s.along == "length"]
+    assert {(min(s.steps), max(s.steps)) for s in whole} == {(512, 131072)}
+    assert len(whole) == 5
+
+
+@pytest.mark.parametrize("along", ["size", "window"])
+def test_every_letter_of_the_formulas_has_a_series(along):
+    """n²·d and n·w·d: one series along d and one along w, of problems that are otherwise the same."""
+    (series,) = (s for s in growth.load("growth") if s.along == along)
+    assert series.measured == series.steps
+    first, last = (series.problem(step) for step in (series.steps[0], series.steps[-1]))
+    assert first.lengths == last.lengths == (series.length, series.length)
+    if along == "size":
+        assert (first.query[-1], last.query[-1], first.mask) == (series.steps[0], series.steps[-1], None)
+    else:
+        assert (first.mask, last.mask) == (bench.Window(series.steps[0]), bench.Window(series.steps[-1]))
+        assert first.query == last.query
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"speed": 1}, "x: speed unknown; an entry has from, growth"), ({"peers": None}, "x has no peers")],
+    [
+        ({"speed": 1}, "x: speed unknown; an entry has from, growth"),
+        ({"peers": None}, "x has no peers"),
+        ({"lengths": None}, "x has 0 of lengths, sizes, windows: one of them is what grows"),
+        ({"sizes": [8]}, "x has 2 of lengths, sizes, windows"),
+        ({"size": None}, "x goes along its length and has no size"),
+        ({"lengths": None, "windows": [8]}, "x goes along its window and has no length"),
+    ],
 )
 def test_a_wrong_series_is_refused(changes, said):
     entry = {key: value for key, value in (WHOLE | changes).items() if value is not None}
@@ -58,7 +77,7 @@ def test_a_power_is_fitted(power):
     made = {n: 3e-4 * n**power for n in LENGTHS}
     told = growth.fit(made, 0)
     assert told["exponent"] == pytest.approx(power, abs=1e-12)
-    assert (told["from"], told["to"], told["lengths"]) == (512, 8192, 5)
+    assert (told["from"], told["to"], told["steps"]) == (512, 8192, 5)
 
 
 def test_the_fit_is_of_least_squares():
@@ -98,7 +117,7 @@ def test_a_measured_series_has_its_fit():
     def at(series, length):
         return {name: {**spread([1e-3 + 1e-6 * length**2]), "rounds": 1} for name in series.entrants(length)}, {}
 
-    monkey = growth.Series("made up", "a test", 4, LENGTHS, 2, {"NumPy textbook": 1024})
+    monkey = growth.Series("made up", "a test", LENGTHS, 2, {"NumPy textbook": 1024}, size=4)
     seen = []
     told = growth.measure(monkey, lambda: seen.append(1), at)
     assert len(seen) == len(LENGTHS) + 1
@@ -106,7 +125,7 @@ def test_a_measured_series_has_its_fit():
     assert told["fits"]["regard"]["exponent"] == pytest.approx(2, abs=1e-2)
     assert told["fits"]["NumPy textbook"] is None
     table = report.growth("made up", told)
-    assert table.columns[0]._cells[-1] == "grows as n to the 2; fitted"
+    assert table.columns[0]._cells[-1] == "grows as length to the 2; fitted"
     assert [column._cells[-1] for column in table.columns[1:]] == ["2.00", ""]
 
 
@@ -186,7 +205,7 @@ def test_a_mask_that_must_be_spelled_out_is_counted():
 
 def test_memory_is_measured_in_a_process_of_its_own():
     (series,) = (s for s in growth.load("memory") if s.mask is not None)
-    found = growth.measure_memory(replace(series, lengths=(512, 8192, 16384, 32768), peers={}))
+    found = growth.measure_memory(replace(series, steps=(512, 8192, 16384, 32768), peers={}))
     rows = found["contestants"]["regard"]
     assert list(rows) == [16, 512, 8192, 16384, 32768]
     output = 32768 * 64 * 4

@@ -19,6 +19,11 @@ def result() -> dict[str, Any]:
     return bench.read(bench.newest(RESULTS))
 
 
+def others() -> list[dict[str, Any]]:
+    """Read those before it, the latest first: of other machines, or of earlier days."""
+    return [bench.read(path) for path in reversed(bench.kept(RESULTS)[:-1])]
+
+
 def raced() -> Iterator[tuple[str, dict[str, Any]]]:
     """Problems that were run, by name."""
     for name, outcome in result()["problems"].items():

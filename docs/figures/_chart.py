@@ -49,9 +49,13 @@ def decades(values: list[float]) -> tuple[float, float]:
 
 
 def lines(
-    series: Mapping[str, Mapping[int, float]], title: str, up: str, number: Callable[[float], str] = "{:g}".format
+    series: Mapping[str, Mapping[int, float]],
+    title: str,
+    up: str,
+    number: Callable[[float], str] = "{:g}".format,
+    across: str = "length",
 ) -> Picture:
-    """Draw values against lengths, a line per name, labelled at its end."""
+    """Draw values against lengths or what else grows, a line per name, labelled at its end."""
     said = "; ".join(
         f"{name} from {number(min(v.values()))} to {number(max(v.values()))} at {max(v):,}"
         for name, v in series.items()
@@ -62,7 +66,7 @@ def lines(
         return picture
     lengths = sorted({n for values in series.values() for n in values})
     axes = Axes((lengths[0], lengths[-1]), decades([x for values in series.values() for x in values.values()]))
-    axes.draw(picture, "length", up, number)
+    axes.draw(picture, across, up, number)
     for n in lengths:
         x, y = axes.at(n, axes.y[0])
         picture.line(x, y, x, y + 4)

@@ -6,7 +6,7 @@ from typing import Any
 
 from regard import bench
 
-from ._bench import NOT_THERE, between, kind, raced, result
+from ._bench import NOT_THERE, between, kind, others, raced, result
 from ._draw import Drawn, Table, percent, sci
 
 _SAID = {"goal": "goal reached", "must": "must reached", "missed": "**must missed**", "not yet": "goal not yet"}
@@ -87,6 +87,21 @@ def times() -> Table:
             rows.append([name, contestant, between(row), ratio, error, rounds])
     head = ["problem", "contestant", "ms, median (middle half)", "time / regard's", "largest error", "rounds"]
     return Table(head, rows)
+
+
+def elsewhere() -> Table:
+    """Of each result that is kept, the fastest other of every problem and its ratio."""
+    results = [result(), *others()]
+    heads = [f"{told['cpu']}, target {told['target']}, {told['date']}" for told in (r["machine"] for r in results)]
+    names = dict.fromkeys(name for each in results for name in each["problems"])
+    rows = [[name, *(_fastest_other(each["problems"].get(name, {})) for each in results)] for name in names]
+    return Table(["problem", *heads], [row for row in rows if any(row[1:])] or [[NOT_THERE, *[""] * len(heads)]])
+
+
+def _fastest_other(outcome: dict[str, Any]) -> str:
+    rows = {name: row for name, row in outcome.get("contestants", {}).items() if row["outside"] and "ratio" in row}
+    name = min(rows, key=lambda other: rows[other]["median_ms"], default=None)
+    return "" if name is None else f"{rows[name]['ratio']['median']:.2f} ({name})"
 
 
 def left_out() -> Table:

@@ -37,6 +37,8 @@ from ._race import race as race
 from ._race import rest_s as rest_s
 from ._race import unquiet as unquiet
 from ._results import FORMAT as FORMAT
+from ._results import as_text as as_text
+from ._results import kept as kept
 from ._results import newest as newest
 from ._results import read as read
 from ._results import set_aside as set_aside

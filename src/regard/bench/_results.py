@@ -16,7 +16,12 @@ _TIMES = ("low_ms", "median_ms", "high_ms")
 def write(result: dict[str, Any], path: Path) -> None:
     """Whole or not at all, so that a run that is killed leaves what it had."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(result, indent=1) + "\n")
+    write_whole(path, as_text(result))
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """Write it as JSON."""
+    return json.dumps(result, indent=1) + "\n"
 
 
 def set_aside(path: Path) -> Path | None:
@@ -75,8 +80,8 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, int | float) and value > 0
 
 
-def newest(folder: Path) -> Path:
-    """Find the result of the latest day in a folder; partial ones, and files that are none, are passed over.
+def kept(folder: Path) -> list[Path]:
+    """Find the results in a folder, the latest day last; partial ones, and files that are none, are passed over.
 
     Raises
     ------
@@ -93,4 +98,9 @@ def newest(folder: Path) -> Path:
             dated[path] = result["machine"].get("date", "")
     if not dated:
         raise FileNotFoundError(f"{folder} holds no result of `make bench`")
-    return max(dated, key=lambda path: dated[path])
+    return sorted(dated, key=lambda path: dated[path])
+
+
+def newest(folder: Path) -> Path:
+    """Find the result of the latest day in a folder, as `kept` does."""
+    return kept(folder)[-1]

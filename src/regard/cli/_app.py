@@ -248,9 +248,12 @@ def bench(
         int, typer.Option(help="How often each is timed, all in turn; a slow one less often, three times at least.")
     ] = 7,
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write all that was measured, with the machine described.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write all that was measured, with the machine described; - is stdout."),
     ] = None,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios into a picture.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the ratios into a picture; - is stdout.")
+    ] = None,
 ) -> None:
     """Time attention on this machine, in under a minute.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from regard._files import destination, write_whole
 from ._console import text_console
 from ._printable import printable
 
+STREAM = Path("-")
 _SUBJECT = re.compile(r"^(threads|rounds)(?= is )")
 # Columns with their widths; the bar has what is left, from so much to so much.
 _NUMBERS = {"time": 6, "middle half": 13, "/ regard": 8, "share": 5, "error": 5}
@@ -43,29 +45,43 @@ class BenchRequest:
 
 def show_bench(asked: BenchRequest) -> bool:
     """Time the problems, print the table, write the files; tell whether regard's own answers were right."""
-    for path, option in ((asked.json, "--json"), (asked.svg, "--svg")):
-        if path is None:
-            continue
-        try:
-            destination(path)  # refuses before a minute is spent
-        except RegardError as error:
-            raise RegardError(f"{option}: {error}") from None
+    to_stdout = _destinations(asked)  # refuses before a minute is spent
     try:
         with _bar() as progress:
             result = bench.short(threads=asked.threads, rounds=asked.rounds, progress=progress)
     except UnsupportedError as error:
         raise UnsupportedError(_SUBJECT.sub(lambda found: f"--{found[1]}", str(error))) from None
-    console = text_console()
+    console = text_console(stderr=to_stdout)
     try:
         _print(console, result, asked.threads)
     finally:  # whoever reads stdout may have seen enough
         if asked.json is not None:
-            bench.write(result, asked.json)
-            console.print(f"written to {printable(str(asked.json))}")
+            _write(asked.json, bench.as_text(result), console)
         if asked.svg is not None:
-            write_whole(asked.svg, bench.bars(bench.groups(result["problems"]), "Time of each over regard's"))
-            console.print(f"written to {printable(str(asked.svg))}")
+            _write(asked.svg, bench.bars(bench.groups(result["problems"]), "Time of each over regard's"), console)
     return not any("regard" in outcome["refused"] for outcome in result["problems"].values())
+
+
+def _destinations(asked: BenchRequest) -> bool:
+    """Refuse files that cannot be written; tell whether one of them is stdout."""
+    chosen = {option: path for option, path in (("--json", asked.json), ("--svg", asked.svg)) if path is not None}
+    found = set()
+    for option, path in chosen.items():
+        try:
+            found.add(path if path == STREAM else destination(path))
+        except RegardError as error:
+            raise RegardError(f"{option}: {error}") from None
+    if len(found) < len(chosen):
+        raise RegardError(f"--json and --svg are both {asked.svg}: name a file for each, or leave one out")
+    return STREAM in found
+
+
+def _write(path: Path, text: str, console: Console) -> None:
+    if path == STREAM:
+        sys.stdout.write(text)
+        return
+    write_whole(path, text)
+    console.print(f"written to {printable(str(path))}")
 
 
 @contextmanager
