@@ -1,4 +1,4 @@
-"""Time and memory against length, head size or window, and the exponents that fit: `growth` and `memory` of problems.toml."""
+"""Time and memory against length, head size or window, with fitted exponents: `growth`, `memory` of problems.toml."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONCE_S = 5.0
 FAR, FAR_BYTES = 20, 1 << 20
 # What may grow, and where problems.toml has its steps; of the others it has one number each, if any.
 ALONG = {"length": "lengths", "size": "sizes", "window": "windows"}
-KEYS = {"name", "reason", "mask", "growth", "from", "peers", *ALONG, *ALONG.values()}
+KEYS = {"name", "reason", "mask", "growth", "from", "peers", "length", "size", *ALONG.values()}
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,8 @@ def as_series(entry):
     if len(grows) != 1:
         raise ValueError(f"{name} has {len(grows)} of {', '.join(ALONG.values())}: one of them is what grows")
     (along,) = grows
+    if along == "window" and "mask" in entry:
+        raise ValueError(f"{name} goes along its window and has a mask, which would be dropped")
     if lacking := {"length", "size"} - {along} - entry.keys():
         raise ValueError(f"{name} goes along its {along} and has no {', '.join(sorted(lacking))}")
     return Series(

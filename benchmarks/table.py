@@ -63,7 +63,8 @@ def must(outcome, other):
 def machine(result):
     m = result["machine"]
     blas = m["blas"][0].strip()
-    quiet = bench.unquiet(m) or f"load {m['load_before']:.1f}"
+    load = m["load_before"]
+    quiet = bench.unquiet(m) or ("load not known" if load is None else f"load {load:.1f}")
     return f"{m['cpu']}, target {m['target']}, NumPy {m['numpy']} with {blas}, {m['date']} ({quiet})"
 
 

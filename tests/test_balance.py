@@ -46,11 +46,19 @@ PROBLEMS = {
     "some rows keep all keys": ((1, 8, 4096, 64), None, {"mask": rg.Global(96) | rg.Window(64, 64)}),
     "blocks one too many": ((1, 17, 64, 64), (1, 17, 16384, 64), {}),
 }
+# Keys that no row reaches lie between those that some do.
+HOLES = {
+    "first keys and a window": (
+        (1, 8, 1, 128),
+        (1, 8, 1_000_000, 128),
+        {"mask": rg.Prefix(4) | rg.Window(left=20_000), "q_offset": "end"},
+    ),
+}
 
 
 def tasks_of(name, threads):
     """Pairs that each task computes, in the order in which tasks are handed out, band by band of the mask."""
-    query, keys, options = PROBLEMS[name]
+    query, keys, options = (PROBLEMS | HOLES)[name]
     arrays = [np.broadcast_to(np.float32(0), shape) for shape in (query, keys or query, keys or query)]
     with rg.config(num_threads=threads):
         plan = rg.plan(*arrays, **options)
@@ -77,6 +85,27 @@ def excess(bands, threads):
 def test_the_most_loaded_thread_is_near_the_mean(name, threads):
     bands, _ = tasks_of(name, threads)
     assert excess(bands, threads) <= 0.05
+
+
+@pytest.mark.parametrize("threads", [2, 3, 4])
+def test_keys_that_no_row_reaches_are_no_tasks(threads):
+    (tasks,), _ = tasks_of("first keys and a window", threads)
+    assert min(tasks) > 0
+    assert len(tasks) == 8 * (1 + 1_000_000 // 1536 - (1_000_000 - 20_001) // 1536 + 1)
+    assert excess([tasks], threads) <= 0.05
+
+
+def test_threads_are_as_many_as_what_a_mask_keeps_is_worth():
+    """A window over a million keys is little work; and as much as a thread is worth is looked at, no more."""
+    q, k = (np.broadcast_to(np.float32(0), (8, n, 128)) for n in (1, 1_000_000))
+    for mask, threads in (
+        (rg.Window(left=100), 1),
+        (rg.Window(left=20_000), 2),
+        (rg.Prefix(4) | rg.Window(left=100), 1),
+    ):
+        with rg.config(num_threads=2):
+            made = rg.plan(q, k, k, mask=mask, q_offset="end")
+        assert (made.tiles.chunk_bytes > 0) == (threads == 2)
 
 
 @pytest.mark.parametrize("threads", [6, 8, 16])

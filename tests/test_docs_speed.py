@@ -38,6 +38,10 @@ CEILINGS = {
 }  # fmt: skip
 
 
+NEAREST = [(1, 50), (1 << 20, 50), ((1 << 20) + 1, 50), (5 << 20, 50), (6 << 20, 20), (1 << 26, 20), (1 << 28, 10),
+           (1 << 40, 10)]  # fmt: skip
+
+
 def wide(found, name):
     """The same with one of torch's middle halves wide, on a machine that had other things to do."""
     found["problems"][name]["contestants"]["torch sdpa"] |= {"low_ms": 90.0, "high_ms": 300.0}
@@ -279,12 +283,20 @@ def test_what_bounds_a_call(work, bound, least):
     assert work.least_ms(rates) == pytest.approx(least)
 
 
-@pytest.mark.parametrize(("size", "rate"), [(1, 50), (1 << 20, 50), (2 << 20, 20), (1 << 28, 10), (1 << 40, 10)])
-def test_reading_is_that_of_a_buffer_that_is_no_smaller(size, rate):
+@pytest.mark.parametrize(("size", "rate"), NEAREST)
+def test_reading_is_that_of_the_nearest_buffer(size, rate):
     ceilings = {name: {"median": value} for name, value in CEILINGS.items()}
     assert bench.Rates.of(ceilings, "avx2", "float32", size) == bench.Rates(100, 2, rate)
     assert bench.Rates.of(ceilings, "avx512", "float32", size) is None
     assert bench.Rates.of({}, "avx2", "float32", size) is None
+
+
+@pytest.mark.parametrize(("ms", "rate"), [(10.0, 20), (1.0, 67.108864)])
+def test_a_loop_over_the_same_keys_and_values_is_a_ceiling_if_it_is_faster(ms, rate):
+    problem = bench.Problem("decode", "r", (1, 32, 1, 64), (1, 32, 4096, 64))
+    work = bench.Work(1, 1, problem.bytes_of_kv + 2 * 32 * 64 * 4)
+    ran = {"problem": problem.facts, "work": work.facts, "contestants": {bench.READ: {"median_ms": ms}}}
+    assert bench.Rates.for_outcome(made(), ran).reading == pytest.approx(rate)
 
 
 def test_work_is_counted_from_visited_tiles():

@@ -64,6 +64,8 @@ def test_every_letter_of_the_formulas_has_a_series(along):
         ({"sizes": [8]}, "x has 2 of lengths, sizes, windows"),
         ({"size": None}, "x goes along its length and has no size"),
         ({"lengths": None, "windows": [8]}, "x goes along its window and has no length"),
+        ({"lengths": None, "windows": [8], "length": 9, "mask": "causal"}, "and has a mask, which would be dropped"),
+        ({"window": 7}, "x: window unknown"),
     ],
 )
 def test_a_wrong_series_is_refused(changes, said):

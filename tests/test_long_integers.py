@@ -44,13 +44,13 @@ def test_messages_tell_its_size(name):
     with pytest.raises(error) as caught:
         call()
     assert name in str(caught.value)
-    assert BITS in str(caught.value)
+    assert BITS[1:] in str(caught.value)  # some are negative
 
 
 def test_what_holds_one_is_named_by_its_type():
-    with pytest.raises(rg.ShapeError, match=r"query has shape <tuple of integers that are too long to write>; a shape"):
+    with pytest.raises(rg.ShapeError, match=r"query has shape <tuple that cannot be written out>; a shape"):
         rg.plan(Shape(), X, X)
-    with pytest.raises(rg.MaskError, match=r"Blocks\(\.\.\., <list of integers"):
+    with pytest.raises(rg.MaskError, match=r"Blocks\(\.\.\., <list that cannot be written out>"):
         rg.Blocks([[True]], [LONG, -LONG])
 
 

@@ -304,7 +304,7 @@ def test_sizes_beyond_counting(shape, parts):
 def test_a_plan_of_more_heads_than_memory_holds(shape):
     """At 60 bytes each 2**31 heads would take over 100 GB."""
     with pytest.raises(
-        rg.UnsupportedError, match=r"heads of all batch entries.*up to 16,777,216: ask for one batch entry"
+        rg.UnsupportedError, match=r"heads of all batch entries.*up to 16,777,216: ask for fewer heads or batch entries"
     ):
         rg.plan(*[Shape(*shape)] * 3)
 

@@ -38,6 +38,23 @@ def test_within_the_bound(target, normal, keys, d):
         assert_close(got, want.out[head], bounds.out)
 
 
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "queries"),
+    [(2, 2, 97), (2, 2, 193), (97, 1, 1), (194, 2, 1), (2, 2, 2), (2, 1, 1)],
+)
+def test_rows_in_company_keep_their_bits(target, normal, heads, kv_heads, queries):
+    """Also the last of 97, which is the only one in its block."""
+    arrays = normal(heads, queries, 64), normal(kv_heads, 300, 64), normal(kv_heads, 300, 16)
+    assert_same_bits(free(*arrays), rg.attention(*arrays))
+    causal = {"mask": rg.Causal(), "q_offset": "end"}
+    assert_same_bits(free(*arrays, **causal), rg.attention(*arrays, **causal))
+
+
+def test_batch_entries_that_share_their_keys_keep_their_bits(target, normal):
+    q, k, v = normal(97, 1, 64), *(np.broadcast_to(normal(1, 300, 64), (97, 300, 64)) for _ in range(2))
+    assert_same_bits(free(q, k, v), rg.attention(q, k, v))
+
+
 OPTIONS = {
     "mask": lambda: {"mask": rg.Window(left=300) & ~rg.Prefix(500), "q_offset": "end"},
     "array": lambda: {"mask": np.random.default_rng(1).random((1, 700)) < 0.5},

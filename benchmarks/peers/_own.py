@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import regard as rg
 from benchmarks import ceilings
-from regard.bench import Peer, Regard
+from regard.bench import READ, Peer, Regard
 
 
 class Plain(Regard):
@@ -69,7 +69,7 @@ class Fma(Ceiling):
 class Read(Ceiling):
     """The keys and values that all are given, read once, by as many threads as the problem has."""
 
-    name = "reading keys and values"
+    name = READ
 
     def why_not(self, problem):
         return ""
@@ -101,7 +101,7 @@ class Read(Ceiling):
 class ReadAlone(Read):
     """The same by one: where two do not read twice as fast, nothing that must read everything is twice as fast."""
 
-    name = "reading keys and values, one thread"
+    name = f"{READ}, one thread"
 
     def why_not(self, problem):
         return "" if problem.threads > 1 else "the problem has one thread"

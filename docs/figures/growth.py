@@ -87,17 +87,17 @@ def _time_cell(row: dict[str, Any]) -> str:
 
 
 def times() -> Table:
-    """Times by length."""
+    """List times by length."""
     return _against("growth", "length", "length", _time_cell)
 
 
 def times_by_size() -> Table:
-    """Times by head size."""
+    """List times by head size."""
     return _against("growth", "size", "head size", _time_cell)
 
 
 def times_by_width() -> Table:
-    """Times by the width of a window."""
+    """List times by the width of a window."""
     return _against("growth", "window", "keys that a query sees", _time_cell)
 
 

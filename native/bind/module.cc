@@ -122,8 +122,9 @@ class Call {
     p.out = o.output();
     if (s) p.state = s->output();
     p.stats = {data(row_max), data(row_sum), data(row_lse)};
-    // Weights are re-made, and states merged, in the order of the contract.
-    p.any_order = !row_invariant_ && !s && !p.stats.max && !p.stats.sum && !p.stats.lse;
+    // Weights are re-made, and states merged, in the order of the contract. A row of several is in it too: whether it
+    // is the only one of its block is no business of the caller's.
+    p.any_order = !row_invariant_ && sizes.queries == 1 && !s && !p.stats.max && !p.stats.sum && !p.stats.lse;
     run([&](const Poll& poll) { return regard::attend(engine_, p, threads_for(p), poll); });
   }
 

@@ -46,11 +46,15 @@ Chunks::Chunks(const Engine& engine, const Problem& p, const Schedule& schedule,
 void Chunks::add_piece(const Problem& p, int64_t n) {
   const int64_t size = engine_.chunk_keys(p.d, p.dv);
   const Block block = schedule_.block(n);
-  const Range all = hull(p, block, {0, p.keys});
   Piece piece;
   piece.block = n;
-  piece.first = all.empty() ? 0 : all.begin / size;
-  piece.count = all.empty() ? 1 : (all.end + size - 1) / size - piece.first;
+  // Between the first keys and a window there may be thousands of chunks: they are no tasks.
+  for (const Range& keys : reached(p, block)) {
+    piece.chunks.push_back({keys.begin / size, (keys.end + size - 1) / size});
+  }
+  join(piece.chunks);
+  if (piece.chunks.empty()) piece.chunks.push_back({0, 1});
+  for (const Range& run : piece.chunks) piece.count += run.end - run.begin;
   tasks_ += piece.count;
   bytes_ = std::max(bytes_, engine_.state_bytes(block.rows, p.dv));
   pieces_.push_back(std::move(piece));
@@ -73,7 +77,7 @@ void Chunks::work_on_pieces(const Problem& p, char* scratch) {
   Task task;
   while (p.go_on(p.watch) && take(p, task)) {
     const Block block = schedule_.block(task.piece->block);
-    engine_.attend_chunk(p, block, task.piece->first + task.state->chunk, task.state->memory, scratch);
+    engine_.attend_chunk(p, block, task.piece->chunk(task.state->chunk), task.state->memory, scratch);
     if (!p.go_on(p.watch)) return;  // the chunk may not be whole
     give(p, block, task, scratch);
   }

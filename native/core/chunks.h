@@ -18,8 +18,9 @@ namespace regard {
 // come the other blocks, whole. Chunks are handed out in their order, block by block, and who has folded one merges all
 // that are due. However many keys there are, they share a few states per thread.
 //
-// A task is no more than a twentieth of a thread's share, or one chunk of one block. So, handed out one after the
-// other, they leave no thread more than that above the mean. Cut or not, the bits are the same.
+// By the spans of its rows a task is no more than a twentieth of a thread's share, or one chunk of one block. So,
+// handed out one after the other, they leave no thread more than that above the mean. Of bits and bytes, which are not
+// looked at beforehand, nothing of the kind is promised. Cut or not, the results' bits are the same.
 //
 // A thread gets a chunk and a free state in one step, and waits while none is free. It never waits for ever: while no
 // thread folds or merges, what was handed out is merged, so that only the block at hand has a state, its total; and
@@ -43,8 +44,10 @@ class Chunks {
   void each_task(const Problem& p, F f) const {
     const int64_t size = engine_.chunk_keys(p.d, p.dv);
     for (const Piece& piece : pieces_) {
-      for (int64_t c = piece.first; c < piece.first + piece.count; ++c) {
-        f(piece.block, Range{c * size, std::min((c + 1) * size, p.keys)});
+      for (const Range& run : piece.chunks) {
+        for (int64_t c = run.begin; c < run.end; ++c) {
+          f(piece.block, Range{c * size, std::min((c + 1) * size, p.keys)});
+        }
       }
     }
     for (int64_t n : whole_) f(n, Range{0, p.keys});
@@ -53,14 +56,22 @@ class Chunks {
  private:
   struct State {
     char* memory;
-    int64_t chunk;  // of its block's, what it holds
+    int64_t chunk;  // how many of its block come before the one that it holds
   };
   typedef std::list<State> States;  // which move between lists and are never copied
   struct Piece {
-    int64_t block, first, count;  // its chunks
-    int64_t merged = 0;           // of them, into the total
-    bool merging = false;         // a thread is at it
-    States waiting, total;        // for an earlier chunk, in their order; of the merged ones
+    int64_t block = 0, count = 0;  // of its chunks
+    std::vector<Range> chunks;     // which they are
+    int64_t merged = 0;            // of them, into the total
+    bool merging = false;          // a thread is at it
+    States waiting, total;         // for an earlier chunk, in their order; of the merged ones
+
+    // The chunk that comes after so many others of the block.
+    int64_t chunk(int64_t n) const {
+      size_t run = 0;
+      for (; n >= chunks[run].end - chunks[run].begin; ++run) n -= chunks[run].end - chunks[run].begin;
+      return chunks[run].begin + n;
+    }
   };
   struct Task {
     Piece* piece;

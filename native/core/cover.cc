@@ -185,11 +185,13 @@ Reach reach(const Problem& p, const Block& block, int first, int rows, Range key
 
 Range hull(const Problem& p, const Block& block, Range keys) { return reach(p, block, 0, block.rows, keys).hull; }
 
-int64_t likely_pairs(const Problem& p, const Block& block) {
-  if (p.mask.kind != Mask::kSpans) return block.rows * p.keys;
-  const auto size = [](Range x) { return x.empty() ? 0 : x.end - x.begin; };
-  Range all{p.keys, 0};
-  int64_t apart = 0;
+std::vector<Range> reached(const Problem& p, const Block& block) {
+  std::vector<Range> found;
+  if (p.mask.kind != Mask::kSpans) {
+    found.push_back(hull(p, block, {0, p.keys}));
+    if (found.back().empty()) found.clear();
+    return found;
+  }
   for (int s = 0; s < p.mask.width; ++s) {
     Range these{p.keys, 0};
     for (int r = 0; r < block.rows; ++r) {
@@ -198,10 +200,44 @@ int64_t likely_pairs(const Problem& p, const Block& block) {
       these.begin = std::min(these.begin, span.begin);
       these.end = std::max(these.end, span.end);
     }
-    apart += size(these);
-    all = {std::min(all.begin, these.begin), std::max(all.end, these.end)};
+    if (!these.empty()) found.push_back(these);
   }
-  return block.rows * std::min(apart, size(all));
+  join(found);
+  return found;
+}
+
+void join(std::vector<Range>& ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](Range x, Range y) { return x.begin < y.begin; });
+  size_t last = 0;
+  for (size_t n = 1; n < ranges.size(); ++n) {
+    if (ranges[n].begin <= ranges[last].end) {
+      ranges[last].end = std::max(ranges[last].end, ranges[n].end);
+    } else {
+      ranges[++last] = ranges[n];
+    }
+  }
+  if (!ranges.empty()) ranges.resize(last + 1);
+}
+
+int64_t likely_pairs(const Problem& p, const Block& block) {
+  if (p.mask.kind != Mask::kSpans) return block.rows * p.keys;
+  int64_t keys = 0;
+  for (const Range& range : reached(p, block)) keys += range.end - range.begin;
+  return block.rows * keys;
+}
+
+double pairs_up_to(const Problem& p, double enough) {
+  if (p.mask.kind != Mask::kSpans) return double(p.heads) * double(p.row_end - p.row_begin) * double(p.keys);
+  double pairs = 0;
+  for (int64_t head = 0; head < p.heads; ++head) {
+    for (int64_t query = p.row_begin; query < p.row_end && pairs < enough; ++query) {
+      for (int s = 0; s < p.mask.width; ++s) {
+        const Range span = span_of(p.mask, head, query, s);
+        if (!span.empty()) pairs += double(span.end - span.begin);
+      }
+    }
+  }
+  return pairs;
 }
 
 namespace {

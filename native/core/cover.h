@@ -2,6 +2,8 @@
 // Which keys of a tile a row keeps: the one place that tells the kinds of mask apart.
 #pragma once
 
+#include <vector>
+
 #include "regard/view.h"
 
 namespace regard {
@@ -45,10 +47,19 @@ Reach reach(const Problem&, const Block&, int first, int rows, Range keys);
 // The hull of all rows of a block.
 Range hull(const Problem&, const Block&, Range keys);
 
-// Pairs that the rows of a block are like to compute: of spans, the keys from the first to the last that one of them
-// keeps, without what lies between their first spans and their second; of other masks, which are looked at tile by
-// tile, all.
+// What the rows of a block reach of all keys, in ascending order: of spans, for their first, their second and so on the
+// keys from the first to the last that a row keeps; of other masks, the hull.
+std::vector<Range> reached(const Problem&, const Block&);
+
+// Sorts ranges, and makes one of those that meet.
+void join(std::vector<Range>&);
+
+// Pairs that the rows of a block are like to compute: of spans, what they reach; of other masks, which are looked at
+// tile by tile, all.
 int64_t likely_pairs(const Problem&, const Block&);
+
+// Pairs that a band keeps, or as many as are enough; of masks that are no spans, which are not looked at, all.
+double pairs_up_to(const Problem&, double enough);
 
 // What became of the tiles of a band: a tile is one block of rows by `tile` keys.
 struct TileCount {

@@ -9,8 +9,8 @@ namespace regard {
 // done. While worker 0 is done and others are not, meanwhile() is called some tens of times per second; it may fork,
 // and may unwind the thread. Where the pool is busy with another caller, or the system gives no more threads, fewer
 // workers run: a job must take its tasks from a shared counter, be right with worker 0 alone, and not throw. Not to be
-// called by a job. False in a process that was forked while worker 0 ran: the others stayed in the parent, with what
-// they had taken.
+// called by a job. False in a process that was forked while worker 0 ran or the caller waited: the others stayed in the
+// parent, with what they had taken.
 bool run_on_pool(int workers, const std::function<void(int)>& job, const std::function<void()>& meanwhile);
 
 // Forks that lie between the first process and this one.

@@ -43,6 +43,7 @@ Block Schedule::block(int64_t task) const {
   const int64_t first = (task - group.first_task) * kBlockRows;
   Block block;
   block.rows = static_cast<int>(std::min<int64_t>(kBlockRows, group.rows - first));
+  block.alone = group.rows == 1;
   int64_t head = first / rows_per_head_, row = first % rows_per_head_;
   for (int r = 0; r < block.rows; ++r) {
     block.head[r] = group.head + head;

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "aligned.h"
+#include "cover.h"
 #include "float_mode.h"
 #include "pool.h"
 
@@ -125,7 +126,7 @@ class Watch {
 }  // namespace
 
 int worthwhile_threads(const Problem& p, int threads) {
-  const double work = double(p.heads) * double(p.row_end - p.row_begin) * double(p.keys) * double(p.d + p.dv);
+  const double each = double(p.d + p.dv), work = each * pairs_up_to(p, threads * kWorthAThread / std::max(1.0, each));
   return std::max(1, std::min(threads, static_cast<int>(std::min(1 + work / kWorthAThread, 1e6))));
 }
 

@@ -41,9 +41,12 @@ template <class N, class Stored, class Row>
 void open_tile(const Panel& panel, Tile<N, Row>& t, Scratch<N>& s) {
   if (t.open) return;
   const Problem& p = panel.p;
-  const int width = padded<N>(p.dv);
-  t.key = take_rows<N, Stored, Row>(p.key, panel.head(0), t.first, t.count, p.d, p.d, s.key);
-  t.value = take_rows<N, Stored, Row>(p.value, panel.head(0), t.first, t.count, p.dv, width, s.value);
+  const int64_t head = panel.head(0);
+  // Each row is read once by every six queries: worth a copy where that is often (experiments/0018).
+  const bool crowded = N::kSpreads && p.value.row % kCrowded == 0 && panel.block.rows > Scratch<N>::kPanel;
+  const bool as_they_lie = padded<N>(p.dv) == p.dv && !crowded;
+  t.key = take_rows<N, Stored, Row>(p.key, head, t.first, t.count, p.d, p.d, true, s.key);
+  t.value = take_rows<N, Stored, Row>(p.value, head, t.first, t.count, p.dv, spread<N>(p.dv), as_they_lie, s.value);
   if constexpr (Unit<N>::kUse) {
     s.unit.take_keys(t.key, t.count, p.d);
     s.unit.take_values(t.value, t.count, p.dv, panel.block.rows <= kFew<N>, s.contained);

@@ -133,16 +133,17 @@ Rows<typename N::T> copy_rows(const Input& in, const char* from, int count, int 
   return {copy, room};
 }
 
-// The same as rows of Row: the user's own where they can be read as they lie, in whole vectors, else a copy. Rows of a
-// stored type that is not computed with are the user's own: whoever asks for them has looked.
+// The same as rows of Row: the user's own where that is `wanted` and they can be read as they lie, else a copy. Rows of
+// a stored type that is not computed with are the user's own: whoever asks for them has looked.
 template <class N, class Stored, class Row>
-Rows<Row> take_rows(const Input& in, int64_t head, int64_t first, int count, int width, int room, typename N::T* copy) {
+Rows<Row> take_rows(const Input& in, int64_t head, int64_t first, int count, int width, int room, bool wanted,
+                    typename N::T* copy) {
   constexpr ptrdiff_t kSize = sizeof(Row);
   const char* from = in.data + in.head[head] + first * in.row;
   if constexpr (sizeof(Row) < sizeof(typename N::T)) {
     return {reinterpret_cast<const Row*>(from), in.row / kSize};
   } else {
-    if (sizeof(Stored) == sizeof(Row) && width == room && lies_in_rows<Stored>(in, from)) {
+    if (sizeof(Stored) == sizeof(Row) && wanted && lies_in_rows<Stored>(in, from)) {
       return {reinterpret_cast<const Row*>(from), in.row / kSize};
     }
     return copy_rows<N, Stored>(in, from, count, width, room, copy);

@@ -99,7 +99,7 @@ inline void few_scores(const Rows<Row>& key, int begin, int end, const Of* query
 constexpr int kAcrossColumns = 512;
 template <class N>
 inline bool may_go_across(const Panel& panel, int d) {
-  return panel.p.any_order && panel.block.rows == 1 && d % N::kLanes == 0 && d <= kAcrossColumns;
+  return panel.p.any_order && panel.block.alone && d % N::kLanes == 0 && d <= kAcrossColumns;
 }
 
 template <class N, class T>

@@ -48,6 +48,18 @@ struct Unit {
   Unit(Cutter&, int, int, int) {}
 };
 
+// Rows so many bytes apart leave a column of a tile few sets of the first-level cache: those of 32 KB, 8 ways, hold 64
+// of its 96 lines.
+constexpr ptrdiff_t kCrowded = 512;
+
+// Columns from one row of a copy of values to the next.
+template <class N>
+inline int spread(int dv) {
+  constexpr int kLine = 64 / sizeof(typename N::T);
+  const int width = padded<N>(dv);
+  return N::kSpreads && width * sizeof(typename N::T) % kCrowded == 0 ? width + kLine : width;
+}
+
 // One thread's working memory.
 template <class N>
 struct Scratch {
@@ -62,7 +74,7 @@ struct Scratch {
   T* shrink;             // [row]: what a fold says of the output so far
   T* grow;               // [row]: and a merge of the output that joins it
   T* key;                // [key][d]: a key tile whose rows cannot be read as they lie
-  T* value;              // [key][padded dv]: the same of values
+  T* value;              // [key][spread dv]: the same of values
   T* contained;          // [key][padded dv]: values with their non-finite elements zeroed
   uint32_t* kept;        // [word][lane]: a bit per key of the tile
   Reach* reach;          // [panel]: what is known of its mask beforehand
@@ -75,7 +87,7 @@ struct Scratch {
     cut(shrink, kBlockRows);
     cut(grow, kBlockRows);
     cut(key, size_t(tile) * d);
-    cut(value, size_t(tile) * padded<N>(dv));
+    cut(value, size_t(tile) * spread<N>(dv));
     cut(contained, size_t(tile) * padded<N>(dv));
     cut(kept, size_t(kMaxTile / 32) * kPanel);
     cut(reach, kPanels);

@@ -7,7 +7,7 @@ struct F32 {
   typedef __m256 V;
   typedef __m256i Bits;
   static constexpr int kLanes = 8, kSums = 12, kCols = 3, kWide = 2, kTurn = 4;
-  static constexpr bool kSixteenths = false, kAcross = true;
+  static constexpr bool kSixteenths = false, kAcross = true, kSpreads = true;
 
   static V load(const float* p) { return _mm256_loadu_ps(p); }
   static V load(const Half* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
@@ -105,7 +105,7 @@ struct F64 {
   typedef __m256d V;
   typedef __m256i Bits;
   static constexpr int kLanes = 4, kSums = 12, kCols = 3, kWide = 2, kTurn = 4;
-  static constexpr bool kSixteenths = false, kAcross = false;
+  static constexpr bool kSixteenths = false, kAcross = false, kSpreads = true;
 
   static V load(const double* p) { return _mm256_loadu_pd(p); }
   static void store(T* p, V x) { _mm256_storeu_pd(p, x); }

@@ -7,7 +7,7 @@ struct F32 {
   typedef __m512 V;
   typedef __m512i Bits;
   static constexpr int kLanes = 16, kSums = 24, kCols = 3, kWide = 4, kTurn = 8;
-  static constexpr bool kSixteenths = true, kAcross = true;
+  static constexpr bool kSixteenths = true, kAcross = true, kSpreads = false;
 
   static V load(const float* p) { return _mm512_loadu_ps(p); }
   static V load(const Half* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
@@ -162,7 +162,7 @@ struct F64 {
   typedef __m512d V;
   typedef __m512i Bits;
   static constexpr int kLanes = 8, kSums = 24, kCols = 3, kWide = 4, kTurn = 4;
-  static constexpr bool kSixteenths = false, kAcross = false;
+  static constexpr bool kSixteenths = false, kAcross = false, kSpreads = false;
 
   static V load(const double* p) { return _mm512_loadu_pd(p); }
   static void store(T* p, V x) { _mm512_storeu_pd(p, x); }

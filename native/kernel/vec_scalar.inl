@@ -7,7 +7,7 @@ struct Scalar {
   typedef Float V;
   typedef uint32_t Bits;
   static constexpr int kLanes = 1, kSums = 8, kCols = 2, kWide = 2, kTurn = 4;
-  static constexpr bool kSixteenths = false, kAcross = false;
+  static constexpr bool kSixteenths = false, kAcross = false, kSpreads = false;
 
   template <class Stored>
   static V load(const Stored* p) {

@@ -52,7 +52,7 @@ void weights(const Problem& p, const Block& block, int64_t begin, int64_t end, c
     const typename Unit<N>::Use use;
     const int count = end - first < tile ? static_cast<int>(end - first) : tile;
     Tile<N, T> t = {first, count, true, {}, {}, {}, Tile<N, T>::kUnknown};
-    t.key = take_rows<N, Stored, T>(p.key, block.head[0], first, count, p.d, p.d, s.key);
+    t.key = take_rows<N, Stored, T>(p.key, block.head[0], first, count, p.d, p.d, true, s.key);
     if constexpr (Unit<N>::kUse) s.unit.take_keys(t.key, count, p.d);
     for (int r = 0; r < block.rows; r += kPanel) {
       const Panel panel{p, block, r, panel_rows(block, r, kPanel)};

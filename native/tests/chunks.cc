@@ -196,6 +196,24 @@ void test_one_long_block() {
   }
 }
 
+// Keys that no row reaches are no tasks, and what there is of them is merged in its order.
+void test_a_hole() {
+  Setting s(2, 300);
+  for (int64_t n : {0, 1}) {
+    s.rows.push_back(n * 4 * static_cast<int64_t>(sizeof(int64_t)));
+    s.spans.insert(s.spans.end(), {0, 12, 275, 300 - 20 * n});
+  }
+  s.p.mask = {Mask::kSpans, {reinterpret_cast<const char*>(s.spans.data()), s.rows.data(), 0, 1}, 2, 0};
+  CHECK(task_pairs(kNotes, s.p, 2).size() == 2 + 1 + 2 + 3, "%d tasks",
+        static_cast<int>(task_pairs(kNotes, s.p, 2).size()));
+  for (int threads : {2, 3}) {
+    CHECK(attend(kNotes, s.p, threads, Poll()) == Outcome::kDone, "%d threads", threads);
+    CHECK(s.seen.folded.exchange(0) == 8 && s.seen.merged.exchange(0) == 6 && s.seen.finished.exchange(0) == 2 &&
+              s.seen.wrong.exchange(0) == 2 + 1,  // across the hole of each block, and where the second ends
+          "%d threads", threads);
+  }
+}
+
 bool told_to_stop() {
   g_seen->told = true;
   return false;
@@ -337,6 +355,7 @@ void test_chunks() {
   test_a_merge_lags();
   test_states_are_few();
   test_one_long_block();
+  test_a_hole();
   test_interrupted_in_a_chunk();
   test_interrupted_while_waiting();
   test_a_poll_that_does_not_come_back();

@@ -26,6 +26,8 @@ void test_schedule() {
         for (int64_t task = 0; task < schedule.tasks(); ++task) {
           const Block b = schedule.block(task);
           CHECK(b.rows > 0 && b.rows <= kBlockRows, "%d rows", b.rows);
+          const auto alike = std::count(kv.begin(), kv.end(), kv[b.head[0]]);
+          CHECK(b.alone == (alike * rows == 1), "%d rows, alone %d", b.rows, b.alone);
           for (int r = 0; r < b.rows; ++r) {
             CHECK(kv[b.head[r]] == kv[b.head[0]], "a block reads one kv head");
             ++seen[size_t(b.head[r] * rows + b.query[r] - 3)];
@@ -83,6 +85,27 @@ void test_likely_pairs() {
   CHECK(likely({0, 1}) == 2 * 100, "%d: of bits all are looked at", likely({0, 1}));
 }
 
+void test_ranges_that_meet_are_joined() {
+  std::vector<Range> ranges{{7, 9}, {0, 3}, {3, 5}, {8, 8}, {1, 2}, {20, 21}};
+  join(ranges);
+  CHECK(ranges.size() == 3 && ranges[0].begin == 0 && ranges[0].end == 5 && ranges[1].begin == 7 &&
+            ranges[1].end == 9 && ranges[2].begin == 20,
+        "%d ranges", static_cast<int>(ranges.size()));
+}
+
+void test_pairs_up_to() {
+  const int64_t spans[][2][2] = {{{0, 10}, {90, 95}}, {{5, 12}, {0, 0}}, {{3, 3}, {0, 0}}}, heads[] = {0, 0};
+  Problem p{};
+  p.heads = 2;
+  p.row_end = 3;
+  p.keys = 100;
+  p.mask = {Mask::kSpans, {reinterpret_cast<const char*>(spans), heads, sizeof spans[0], 1}, 2, 0};
+  CHECK(pairs_up_to(p, 1e9) == 2 * 22, "%g", pairs_up_to(p, 1e9));
+  CHECK(pairs_up_to(p, 15) == 15 && pairs_up_to(p, 16) == 22, "%g, %g", pairs_up_to(p, 15), pairs_up_to(p, 16));
+  p.mask = {};
+  CHECK(pairs_up_to(p, 1) == 600, "%g", pairs_up_to(p, 1));
+}
+
 // What rows reach of some keys, a chunk's for example: never more than these, and for bits whole bytes.
 void test_reach() {
   constexpr int kKeys = 101, kRowBytes = 13, kRows = 3;
@@ -129,6 +152,8 @@ void test_cuts() {
   test_schedule();
   test_tasks_that_are_alike();
   test_likely_pairs();
+  test_ranges_that_meet_are_joined();
+  test_pairs_up_to();
   test_reach();
   printf("cuts: done\n");
 }

@@ -213,7 +213,7 @@ def kv_heads_assumed(problem: Problem) -> tuple[IntArray, IntArray]:
     if problem.total_heads > MAX_ASSUMED_HEADS:
         raise UnsupportedError(
             f"the scores {problem.geometry.user_shape} have {problem.total_heads:,} heads of all batch entries, and a "
-            f"plan, which looks at each, takes up to {MAX_ASSUMED_HEADS:,}: ask for one batch entry"
+            f"plan, which looks at each, takes up to {MAX_ASSUMED_HEADS:,}: ask for fewer heads or batch entries"
         )
     key, value = (_place_heads(shape, _dense_strides(shape), problem, problem.group) for shape in problem.kv_leads)
     return key, value

@@ -46,14 +46,15 @@ def written(value: object) -> str:
 
     Examples
     --------
-    >>> written(3), written(10**5000)
-    ('3', '<int of 16,610 bits>')
+    >>> written(3), written(-(10**5000))
+    ('3', '<negative int of 16,610 bits>')
     """
     try:
         return repr(value)
     except ValueError:
-        size = f"of {value.bit_length():,} bits" if isinstance(value, int) else "of integers that are too long to write"
-        return f"<{type(value).__name__} {size}>"
+        if isinstance(value, int):
+            return f"<{'negative ' if value < 0 else ''}{type(value).__name__} of {value.bit_length():,} bits>"
+        return f"<{type(value).__name__} that cannot be written out>"
 
 
 def listed(names: Iterable[str], most: int) -> str:

@@ -76,6 +76,7 @@ struct Problem {
 // The rows of one task: all of them read the same kv head.
 struct Block {
   int rows;
+  bool alone;  // one row, and no other of the band reads its kv head
   int64_t head[kBlockRows];
   int64_t query[kBlockRows];
 };

@@ -59,6 +59,7 @@ from ._work import AMX as AMX
 from ._work import FMA as FMA
 from ._work import PAIRS as PAIRS
 from ._work import PAIRS_OF as PAIRS_OF
+from ._work import READ as READ
 from ._work import WAYS as WAYS
 from ._work import Loop as Loop
 from ._work import Rates as Rates

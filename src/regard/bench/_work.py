@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, NamedTuple
 
 from regard._attention.forward import plan
@@ -17,8 +17,11 @@ WAYS = ("products", "exp", "reading")
 # Loops of products. Who rounds weights to bfloat16 multiplies by its pairs, or else by tiles.
 FMA, PAIRS, AMX = "FMA in registers", "pairs of bfloat16", "AMX on random data"
 PAIRS_OF = tuple(target for target, dtype in WEIGHT_UNITS if dtype == "bfloat16" and target != "amx")
-# Products of bfloat16 pieces that AMX makes in the place of one.
-PIECES = {"bfloat16": 1, "float16": 4, "float32": 6}
+# The contestant that reads a problem's keys and values, and does nothing else.
+READ = "reading keys and values"
+# Products of bfloat16 pieces that AMX makes in the place of one; of float16 four for q . k and five for weights times
+# values, as many of either.
+PIECES = {"bfloat16": 1, "float16": 4.5, "float32": 6}
 
 
 class Loop(NamedTuple):
@@ -26,14 +29,14 @@ class Loop(NamedTuple):
 
     name: str
     ceiling: str
-    pieces: int = 1
+    pieces: float = 1
 
 
 def loop_of_products(target: str, dtype: str) -> Loop:
     """Find the loop of a target's products of a dtype."""
     if target == "amx":
         pieces = PIECES[dtype]
-        return Loop(AMX + (f" / {pieces}" if pieces > 1 else ""), AMX, pieces)
+        return Loop(AMX + (f" / {pieces:g}" if pieces > 1 else ""), AMX, pieces)
     name = PAIRS if target in PAIRS_OF and dtype == "bfloat16" else FMA
     return Loop(name, f"{name}, {target}")
 
@@ -48,9 +51,9 @@ class Rates:
 
     @classmethod
     def of(cls, ceilings: Mapping[str, Any], target: str, dtype: str, size: int) -> Rates | None:
-        """Take a target's loops for a dtype, and the reading of the smallest buffer no smaller than `size` bytes.
+        """Take a target's loops for a dtype, and the reading of the buffer whose size is nearest to so many bytes.
 
-        None where the loops were not run.
+        Nearest as a ratio. None where the loops were not run.
         """
         buffers = {int(name.split()[1]) << 20: row for name, row in ceilings.items() if name.startswith("reading ")}
         loop = loop_of_products(target, dtype)
@@ -58,18 +61,27 @@ class Rates:
         names = loop.ceiling, f"exp, {'avx512' if target == 'amx' else target}"
         if not buffers or not all(name in ceilings for name in names):
             return None
-        reading = buffers[min((b for b in buffers if b >= size), default=max(buffers))]
+        reading = buffers[min(buffers, key=lambda buffer: abs(math.log(buffer / max(size, 1))))]
         products, exp = (ceilings[name]["median"] for name in names)
         return cls(products / loop.pieces, exp, reading["median"])
 
     @classmethod
     def for_outcome(cls, result: Mapping[str, Any], outcome: Mapping[str, Any]) -> Rates | None:
-        """Take those for a problem of a run; None where they or its work are not known. The loops have one thread."""
+        """Take those for a problem of a run; None where they or its work are not known. The loops have one thread.
+
+        Where a loop read the problem's own keys and values, and was faster than that of the buffer, its rate counts.
+        """
         asked = outcome["problem"]
         if "work" not in outcome or asked["threads"] > 1:
             return None
         target = asked["target"] or result["machine"]["target"]
-        return cls.of(result.get("ceilings", {}), target, asked["dtype"], outcome["work"]["bytes"])
+        rates = cls.of(result.get("ceilings", {}), target, asked["dtype"], outcome["work"]["bytes"])
+        loop = outcome["contestants"].get(READ)
+        if rates is None or loop is None:
+            return rates
+        others = 2 * math.prod(asked["query"]) * DTYPES[asked["dtype"]].itemsize  # query and output
+        read = (outcome["work"]["bytes"] - others) / loop["median_ms"] / 1e6
+        return replace(rates, reading=max(rates.reading, read))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class _TextCommand(TyperCommand):
 app = typer.Typer(
     help="Exact attention on the CPU: see it, plan it, time it, and see what computes it.",
     epilog="Exit codes: 0 done; 1 a check failed; 2 an error, told on stderr; 141 the reader of stdout "
-    "went away. REGARD_NUM_THREADS and REGARD_TARGET set threads and instruction set for all commands.",
+    "went away. REGARD_NUM_THREADS and REGARD_TARGET set threads and instruction set; bench has threads of its own.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

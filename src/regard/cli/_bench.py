@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +19,9 @@ from regard import bench
 from regard._errors import RegardError, UnsupportedError
 from regard._files import destination, write_whole
 
-from ._console import text_console
+from ._console import STREAM, print_file, text_console
 from ._printable import printable
 
-STREAM = Path("-")
 _SUBJECT = re.compile(r"^(threads|rounds)(?= is )")
 # Columns with their widths; the bar has what is left, from so much to so much.
 _NUMBERS = {"time": 6, "middle half": 13, "/ regard": 8, "share": 5, "error": 5}
@@ -65,10 +63,10 @@ def show_bench(asked: BenchRequest) -> bool:
 def _destinations(asked: BenchRequest) -> bool:
     """Refuse files that cannot be written; tell whether one of them is stdout."""
     chosen = {option: path for option, path in (("--json", asked.json), ("--svg", asked.svg)) if path is not None}
-    found = set()
+    found: set[str | Path] = set()
     for option, path in chosen.items():
         try:
-            found.add(path if path == STREAM else destination(path))
+            found.add(str(path) if str(path) == STREAM else destination(path))
         except RegardError as error:
             raise RegardError(f"{option}: {error}") from None
     if len(found) < len(chosen):
@@ -77,8 +75,8 @@ def _destinations(asked: BenchRequest) -> bool:
 
 
 def _write(path: Path, text: str, console: Console) -> None:
-    if path == STREAM:
-        sys.stdout.write(text)
+    if str(path) == STREAM:
+        print_file(text)
         return
     write_whole(path, text)
     console.print(f"written to {printable(str(path))}")

@@ -21,11 +21,10 @@ from regard._errors import RegardError
 from regard.check import Apart, Finding, Report, check_apart
 
 from ._catalogue import entry_of, show_explanation, show_list, write_explanation, write_list
-from ._console import text_console
+from ._console import STREAM, print_file, text_console, utf8
 from ._printable import printable
 from ._shell import check_in_shell
 
-STREAM = "-"
 # Exit code where nothing was checked.
 NOTHING = 2
 _ADVICE = ("why it matters", "how to mend it")
@@ -128,18 +127,12 @@ def _json(apart: Apart) -> str:
 def _write(path: str, text: str, option: str) -> None:
     """Write a text to a file, or to stdout whatever the terminal's encoding is."""
     if path == STREAM:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(_utf8(text))
+        print_file(text)
         return
     try:
-        Path(path).write_bytes(_utf8(text))
+        Path(path).write_bytes(utf8(text))
     except OSError as error:
         raise RegardError(f"{path} cannot be written ({error.strerror}); name another file with {option}") from None
-
-
-def _utf8(text: str) -> bytes:
-    """Encode as Python and XML are read where nothing else is said."""
-    return text.encode("utf-8", "backslashreplace")
 
 
 def _replay(report: Report, name: str, output: str) -> int:

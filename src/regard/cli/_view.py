@@ -17,13 +17,12 @@ from rich.text import Text
 from regard import _runtime, models, viz
 from regard._errors import RegardError
 
-from ._console import text_console
+from ._console import STREAM, print_file, text_console
 from ._printable import printable
 from ._table import print_looks
 
 DEFAULT_TEXT = "The animal didn't cross the street because it was too tired."
 DEFAULT_TO = "animal"  # with the text above, and no word asked for
-STREAM = "-"
 _MAX_TEXT = 1 << 20
 
 
@@ -95,7 +94,7 @@ def show_view(asked: View) -> bool:
         opening=_opening(looks, question),
     )
     if to_stdout:
-        sys.stdout.write(page.html)
+        print_file(page.html)
     else:
         _write(page, asked, console)
     return agrees
