@@ -89,8 +89,9 @@ def missed(result):
     told = f"{marks.count('missed')} of {len(marks)} are missed"
     out_of_reach = [each.problem for each in bench.asked(result) if each.share is not None and each.share > 1]
     if out_of_reach:
-        named = "; ".join(dict.fromkeys(out_of_reach))
-        told += f", {len(out_of_reach)} of which ask for more than this machine's ceilings give ({named})"
+        named = list(dict.fromkeys(out_of_reach))
+        problems = f"of {len(named)} problem{'s' if len(named) > 1 else ''}: {'; '.join(named)}"
+        told += f", {len(out_of_reach)} of which ask for more than this machine's ceilings give ({problems})"
     gone = not_raced(result["problems"])
     return f"{told}; {gone}." if gone else f"{told}."
 

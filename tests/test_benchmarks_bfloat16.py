@@ -95,7 +95,7 @@ def test_the_ceiling_of_pairs_is_measured_where_there_are_pairs(monkeypatch, usa
     ],
 )
 def test_products_are_bounded_by_what_the_target_makes_them_of(target, dtype, expected):
-    """By pairs of bfloat16 where it has them; by AMX one, four and five, or six products of pieces in the place of one."""
+    """By pairs of bfloat16 where it has them; by AMX one, 4 and 5, or six products of pieces in place of one."""
     rates = bench.Rates.of(rows(MEASURED), target, dtype, 1)
     assert rates == (expected and bench.Rates(*expected))
 

@@ -158,7 +158,7 @@ def test_picture_of_a_batch_entry(plan):
         assert f"the first at position {1 + batch}" in apart
     assert (
         plan(*asked, "--batch", 2)[2]
-        == "regard: batch: there is no entry 2 in the scores, which is made for 2, from 0 on\n"
+        == "regard: --batch is 2, and the scores (2, 1, 9, 9) have 2 batch entries, which count from 0\n"
     )
     assert plan("9,64", "--picture", "--batch", 1)[0] == 2
 

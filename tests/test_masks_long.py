@@ -12,7 +12,7 @@ import regard as rg
 from judges import assert_same_bits
 from masks_random import formula, oracle
 from regard._types import Geometry
-from regard.masks._base import MAX_DEPTH
+from regard.masks._base import MAX_DEPTH, MAX_LOOKS
 
 COUNT = 3000
 X = np.random.default_rng(0).standard_normal((1, 9, 4)).astype(np.float32)
@@ -50,6 +50,19 @@ def test_groups_stay_as_they_were_written(combine):
     assert (oracle(left, geometry) == oracle(right, geometry)).all()
     for mask in (left, right):
         assert (formula(mask, geometry) == oracle(mask, geometry)).all()
+
+
+def test_a_mask_of_itself_is_not_looked_at_for_ever():
+    """Each doubling costs twice the time, and there is none without an end."""
+    mask = rg.Causal()
+    for turn in range(16):
+        mask = mask | mask if turn % 2 else mask & mask
+    assert mask.looks == MAX_LOOKS
+    with pytest.raises(rg.MaskError, match=r"up to 65,536 masks, and this one of 131,072, .*Dense\(array\)"):
+        mask & mask
+    for larger in (lambda: ~(mask | rg.Full()), lambda: rg.PerHead([mask, mask]), lambda: rg.Prefix(1) & mask):
+        with pytest.raises(rg.MaskError, match="masks are made of up to"):
+            larger()
 
 
 TOO_DEEP = r"masks go up to 100 deep.*mask & more or mask \| more.*combine parts first"

@@ -11,6 +11,8 @@ from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from regard import _native
 from regard._cached import cached_attribute
 from regard._errors import UnsupportedError, written
@@ -100,12 +102,12 @@ def _check_target(value: Any, source: str) -> str:
     known = {info.name: info for info in describe()}
     usable = ", ".join(info.name for info in describe() if info.usable)
     if not isinstance(value, str) or value not in known:
-        raise UnsupportedError(f"{source} is {value!r}; the targets that this machine can use are {usable}")
+        raise UnsupportedError(f"{source} is {written(value)}; the targets that this machine can use are {usable}")
     info = known[value]
     refusal = _native.enable(value) if info.usable else info.why if info.compiled else f"it is {info.why}"
     if refusal:
         raise UnsupportedError(
-            f"{source} is {value!r}, but {refusal}; the targets that this machine can use are {usable}"
+            f"{source} is {written(value)}, but {refusal}; the targets that this machine can use are {usable}"
         )
     return str(value)
 
@@ -199,13 +201,14 @@ def config(
         Whether a query row has the same bits in every call of one target: alone as in a prefill, whatever rows are
         beside it and however its keys lie in memory. Default: True. With False `attention` may add q · k in the order
         that is fastest, within the same error bound: today where, with AVX2 or AVX-512, one float32 query row meets the
-        keys of its own head (D a multiple of 16, up to 512), as when decoding without grouped heads. Threads still
-        change nothing. `attention_forward` is row invariant always where it is asked for more than the output.
+        keys of its own head (D a multiple of a vector's 8 or 16 numbers, up to 512), as when decoding without
+        grouped heads. Threads still change nothing. `attention_forward` is row invariant always where it is asked for
+        more than the output.
 
     Raises
     ------
     TypeError
-        ``row_invariant`` is no bool.
+        ``row_invariant`` is no bool, or there is no setting of that name.
     UnsupportedError
         The value is out of range, or this machine cannot run the target, or the operating system refuses it to this
         process; the message lists those that it can.
@@ -228,7 +231,7 @@ def config(
         changes["target"] = _check_target(target, "target")
         changes["source"] = "config(target=...)"
     if row_invariant is not None:
-        if not isinstance(row_invariant, bool):
-            raise TypeError(f"row_invariant is {row_invariant!r}; it must be True or False")
-        changes["row_invariant"] = row_invariant
+        if not isinstance(row_invariant, bool | np.bool_):
+            raise TypeError(f"row_invariant is {written(row_invariant)}; it must be True or False")
+        changes["row_invariant"] = bool(row_invariant)
     return Configuration(changes)

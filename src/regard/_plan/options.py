@@ -85,7 +85,7 @@ def as_mask(mask: Any) -> Mask:
     elif isinstance(mask, Bias):
         hint = f" (numbers that are added to the scores: pass bias={mask!r})"
     raise MaskError(
-        f"mask is {mask!r} of type {type(mask).__name__}{hint}; it must be a bool array, True = may attend, "
+        f"mask is {written(mask)} of type {type(mask).__name__}{hint}; it must be a bool array, True = may attend, "
         "or a mask such as rg.Causal() & rg.KeyLengths(lengths)"
     )
 

@@ -203,11 +203,9 @@ def _patience(uncounted: Plan) -> AbstractContextManager[object]:
 
 def _picture(made: Plan, batch: int, head: int) -> str:
     mask, geometry = made.problem.mask, made.problem.geometry
+    _refuse_beyond(made, "--batch", batch, math.prod(geometry.lead), ("batch entry", "batch entries"))
+    _refuse_beyond(made, "--head", head, geometry.heads, ("head", "heads"))
     entry = entry_of("the scores", batch, geometry.lead)
-    if head >= geometry.heads:
-        raise ShapeError(
-            f"--head is {head}, and the scores {geometry.user_shape} have {geometry.heads} heads, which count from 0"
-        )
     try:
         return str(
             mask.picture(
@@ -217,6 +215,12 @@ def _picture(made: Plan, batch: int, head: int) -> str:
         )  # fmt: skip
     except RegardError as error:
         raise MaskError(f"--picture draws one head of one batch entry, for which this holds: {error}") from None
+
+
+def _refuse_beyond(made: Plan, option: str, asked: int, there: int, words: tuple[str, str]) -> None:
+    if not 0 <= asked < there:
+        shape, count = made.problem.geometry.user_shape, f"{there} {words[there != 1]}"
+        raise ShapeError(f"{option} is {asked}, and the scores {shape} have {count}, which count from 0")
 
 
 def _counted(entry: tuple[int, ...], lead: tuple[int, ...]) -> int:

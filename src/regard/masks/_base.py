@@ -23,7 +23,7 @@ from ._picture import Picture, draw
 from ._spans import Ranges, RowSpans, both, either, outside
 
 # Masks of masks, one inside the other: what is asked of a mask is asked of its parts, and calls of Python's go so deep.
-MAX_DEPTH = 100
+MAX_DEPTH, MAX_LOOKS = 100, 1 << 16
 # Arrays of up to so many elements are spelled out in a repr, which then gives the mask back.
 _SPELLED = 64
 
@@ -65,6 +65,11 @@ class Mask(Expression):
     def depth(self) -> int:
         """How many masks of masks are one inside the other."""
         return 0
+
+    @property
+    def looks(self) -> int:
+        """How many masks it is made of, each as often as it is looked at."""
+        return 1
 
     def materialize(
         self,
@@ -270,7 +275,16 @@ class Combined(Mask):
     def depth(self) -> int:
         return 1 + max((part.depth for part in self.parts), default=0)
 
-    def _refuse_deep(self) -> None:
+    @cached_attribute
+    def looks(self) -> int:
+        return sum(part.looks for part in self.parts)
+
+    def _refuse_large(self) -> None:
+        if self.looks > MAX_LOOKS:
+            raise MaskError(
+                f"masks are made of up to {MAX_LOOKS:,} masks, and this one of {self.looks:,}, each counted as often "
+                "as it is in it: put what many of them say into one, as in Dense(array) or KeyLengths(lengths)"
+            )
         if self.depth > MAX_DEPTH:
             raise MaskError(
                 f"masks go up to {MAX_DEPTH} deep, one inside the other: what a loop adds goes on the right, as in "
@@ -296,7 +310,8 @@ class _Chain(Combined):
         if longer or left.parts or right.parts:
             # Without a look at each of the others, for a loop comes here at each turn.
             object.__setattr__(self, "depth", max(left.depth + (not longer), right.depth + 1))
-            self._refuse_deep()
+            object.__setattr__(self, "looks", left.looks + right.looks)
+            self._refuse_large()
 
     @property
     def parts(self) -> tuple[Mask, ...]:
@@ -353,7 +368,7 @@ class Not(Combined):
     _binds = 3
 
     def __post_init__(self) -> None:
-        self._refuse_deep()
+        self._refuse_large()
 
     @property
     def parts(self) -> tuple[Mask, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard._errors import MaskError
+from regard._errors import MaskError, written
 from regard._types import Array, BoolArray, Geometry, IntArray, positions, with_axes
 
 from ._base import Mask
@@ -26,8 +26,8 @@ class Function(Mask):
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise MaskError(
-                f"from_function({self.function!r}) takes a function f(b, h, p, j) of integer arrays that returns a "
-                "bool array, such as lambda b, h, p, j: j <= p"
+                f"from_function({written(self.function)}) takes a function f(b, h, p, j) of integer arrays that "
+                "returns a bool array, such as lambda b, h, p, j: j <= p"
             )
         if not _takes_four(self.function):
             raise MaskError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard._errors import MaskError
+from regard._errors import MaskError, written
 from regard._types import Array, BoolArray, Geometry, IntArray
 
 from ._base import Combined, Mask
@@ -51,12 +51,12 @@ class PerHead(Combined):
         given = tuple(masks) if isinstance(masks, Iterable) else ()
         if not given or not all(isinstance(mask, Mask) for mask in given):
             raise MaskError(
-                f"PerHead({masks!r}) takes a list of masks, one for each query head, such as "
+                f"PerHead({written(masks)}) takes a list of masks, one for each query head, such as "
                 "PerHead([Causal(), Window(left=64)]); wrap a bool array as Dense(array), and for a head without a "
                 "mask write Full()"
             )
         object.__setattr__(self, "masks", given)
-        self._refuse_deep()
+        self._refuse_large()
 
     def __repr__(self) -> str:
         return f"PerHead([{', '.join(map(repr, self.masks))}])"
