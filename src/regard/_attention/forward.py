@@ -208,8 +208,8 @@ def attention_forward(
 ) -> ForwardResult:
     """Attention with what else the forward pass knows: logsumexp, weights on demand, a state to merge, the plan.
 
-    Parameters are those of `attention`, shapes and errors too; ``out`` has the same bits unless
-    `config(row_invariant=False)` says that they need not be the same.
+    Parameters are those of `attention`, shapes and errors too; ``out`` has the same bits, unless
+    `config` is told ``row_invariant=False``.
 
     Parameters
     ----------
