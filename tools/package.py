@@ -36,6 +36,7 @@ APART = {
     "benchmarks_bfloat16": "as benchmarks",
     "benchmarks_fair": "as benchmarks",
     "bert": "needs the model, 90 MB",
+    "benchmarks_work": "as docs_speed",
     "canonical_order_amx": "minutes; compiles native, whatever Python there is",
     "canonical_order_pairs": "as canonical_order_amx",
     "check_mutants": "minutes; all faults of the catalogue: other tests plant some of each kind in this NumPy",
