@@ -36,6 +36,7 @@ APART = {
     "benchmarks_bfloat16": "as benchmarks",
     "benchmarks_fair": "as benchmarks",
     "bert": "needs the model, 90 MB",
+    "benchmarks_results": "as benchmarks",
     "benchmarks_work": "as docs_speed",
     "canonical_order_amx": "minutes; compiles native, whatever Python there is",
     "canonical_order_pairs": "as canonical_order_amx",
