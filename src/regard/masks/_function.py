@@ -101,6 +101,8 @@ def from_function(f: PairFunction) -> Mask:
 
 def _takes_four(function: PairFunction) -> bool:
     """Whether a function can be called with four arguments, as far as its signature can be read."""
+    if isinstance(function, np.ufunc):  # whose signature an older NumPy does not tell
+        return function.nin == 4
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # of a function in C
