@@ -37,17 +37,11 @@ def table(result):
         if "regard" not in rows or (other := best(rows)) is None:
             continue
         own, row = rows["regard"], rows[other]
+        times = f"{bench.median_and_half(own)} | {other}: {bench.median_and_half(row)}"
         lines.append(
-            f"| {name} | {half(own)} | {other}: {half(row)} | {ratio(row['ratio'])} | {must(outcome, other)} "
-            f"| {own['max_abs_error']:.1e} |"
+            f"| {name} | {times} | {ratio(row['ratio'])} | {must(outcome, other)} | {own['max_abs_error']:.1e} |"
         )
     return "\n".join(lines)
-
-
-def half(row):
-    """The median with the middle half of the rounds, marked where that is wide."""
-    low, high = bench.number(row["low_ms"]), bench.number(row["high_ms"])
-    return f"{bench.number(row['median_ms'])} ({low} – {high})" + (", disturbed" if bench.disturbed(row) else "")
 
 
 def ratio(told):

@@ -48,9 +48,3 @@ def whole(part: str) -> dict[str, Any]:
     """Give the series of a part, `growth` or `memory`, by name."""
     found: dict[str, Any] = result().get(part, {})
     return found
-
-
-def between(row: dict[str, Any]) -> str:
-    """Milliseconds: the median, and the middle half of the rounds, marked where that is wide."""
-    low, high = bench.number(row["low_ms"]), bench.number(row["high_ms"])
-    return f"{bench.number(row['median_ms'])} ({low} – {high})" + (", disturbed" if bench.disturbed(row) else "")

@@ -6,7 +6,7 @@ from typing import Any
 
 from regard import bench
 
-from ._bench import NOT_THERE, between, kind, others, raced, result
+from ._bench import NOT_THERE, kind, others, raced, result
 from ._draw import Drawn, Table, percent, sci
 
 _SAID = {"goal": "goal reached", "must": "must reached", "missed": "**must missed**", "not yet": "goal not yet"}
@@ -84,7 +84,7 @@ def times() -> Table:
             error = sci(row["max_abs_error"]) if "max_abs_error" in row else ""
             ratio = f"{row['ratio']['median']:.2f}" if "ratio" in row else ""
             rounds = f"{row['rounds']}{', stopped' if row['stopped'] else ''}"
-            rows.append([name, contestant, between(row), ratio, error, rounds])
+            rows.append([name, contestant, bench.median_and_half(row), ratio, error, rounds])
     head = ["problem", "contestant", "ms, median (middle half)", "time / regard's", "largest error", "rounds"]
     return Table(head, rows)
 

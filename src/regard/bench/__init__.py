@@ -11,6 +11,7 @@ from ._asked import asked as asked
 from ._bars import Bar as Bar
 from ._bars import Group as Group
 from ._bars import bars as bars
+from ._bars import median_and_half as median_and_half
 from ._bars import number as number
 from ._covers import Alibi as Alibi
 from ._covers import Causal as Causal

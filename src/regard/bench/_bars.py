@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from regard.masks._svg import STYLE, text
+
+from ._rounds import disturbed
 
 Scale = Callable[[float], float]
 
@@ -50,6 +53,12 @@ class Group:
 def number(value: float) -> str:
     """Three digits that matter."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def median_and_half(row: Mapping[str, Any]) -> str:
+    """Milliseconds: the median, and the middle half of the rounds, marked where that is wide."""
+    low, high = number(row["low_ms"]), number(row["high_ms"])
+    return f"{number(row['median_ms'])} ({low} – {high})" + (", disturbed" if disturbed(row) else "")
 
 
 def bars(groups: Sequence[Group], title: str) -> str:
