@@ -27,7 +27,9 @@ def drawn(rows=11, keys=4700, d=9, dv=3):
 LOG2E, LN2_HIGH, LN2_LOW, LOWEST = (np.float32(x) for x in (1.44269504, 0.693359375, -2.12194440e-4, -87))
 TERMS = [np.float32(x) for x in (1, 1, 0.49999994, 0.16666521, 0.041668277, 0.008368687, 0.0013819826)]
 
-STEPS, SHIFT, SECOND, THIRD = (np.float32(x) for x in (23.0831207, 1.5 * 2**23, 0.50001620, 1 / 6))
+# Of targets that look up powers of two: how many, and the second term beside them.
+POWERS = {"avx512": (16, np.float32(0.50001620)), "avx2": (8, np.float32(0.5000645))}
+SHIFT, THIRD = np.float32(1.5 * 2**23), np.float32(1 / 6)
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class Order:
         return (np.longdouble(a) * b + c).astype(np.float32)  # exact, but for one in 2^40
 
     def exp(self, x):
-        if self.vectors == "avx512":
-            return self.exp_by_sixteenths(x)
+        if self.vectors in POWERS:
+            return self.exp_by_table(x, *POWERS[self.vectors])
         with np.errstate(invalid="ignore"):  # of -inf
             twice = self.vectors == "scalar"  # rounded
             n = np.rint(x * LOG2E if twice else np.longdouble(x) * LOG2E).astype(x.dtype)
@@ -58,12 +60,12 @@ class Order:
                 y = self.fma(y, r, term)
         return np.where(x < LOWEST, np.float32(0), np.ldexp(y, np.where(np.isfinite(n), n, 0).astype(np.int32)))
 
-    def exp_by_sixteenths(self, x):
-        finite = np.maximum(x, LOWEST)
-        n = self.fma(finite, STEPS, SHIFT) - SHIFT
-        r = self.fma(n, -LN2_LOW / 16, self.fma(n, -LN2_HIGH / 16, finite))
-        less = self.fma(self.fma(r, THIRD, SECOND), r * r, r)
-        power = (2 ** (n.astype(np.float64) / 16)).astype(np.float32)
+    def exp_by_table(self, x, powers, second):
+        steps, finite = np.float32(powers), np.maximum(x, LOWEST)
+        n = self.fma(finite, steps * LOG2E, SHIFT) - SHIFT
+        r = self.fma(n, -LN2_LOW / steps, self.fma(n, -LN2_HIGH / steps, finite))
+        less = self.fma(self.fma(r, THIRD, second), r * r, r)
+        power = (2 ** (n.astype(np.float64) / powers)).astype(np.float32)
         return np.where(x < LOWEST, np.float32(0), self.fma(power, less, power))
 
     def chain(self, a, b):

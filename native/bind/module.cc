@@ -198,7 +198,7 @@ nb::bytes place_heads_of(const std::vector<Py_ssize_t>& shape, const std::vector
 
 std::tuple<int, int, size_t> kernel(const std::string& target, int dtype, int d, int dv) {
   const Engine& engine = engine_of(target, dtype);
-  return {kBlockRows, engine.tile_keys(d, dv), engine.scratch_bytes(d, dv)};
+  return {kTileRows, engine.tile_keys(d, dv), engine.scratch_bytes(d, dv)};
 }
 
 std::optional<std::string> enable_by_name(const std::string& target) {

@@ -11,6 +11,15 @@
 namespace regard {
 namespace {
 
+// A large block brings keys and values into a cache less often than a small one, and evens out worse. So threads get
+// large ones where there are enough of them.
+constexpr int64_t kTasksPerThread = 8;
+
+int task_rows(const Engine& engine, const Problem& p, int threads) {
+  const bool few = p.heads * (p.row_end - p.row_begin) < kTasksPerThread * threads * engine.block_rows;
+  return threads > 1 && few ? std::min(kTileRows, engine.block_rows) : engine.block_rows;
+}
+
 // Null where the blocks are handed out whole.
 std::unique_ptr<Chunks> chunks_of(const Engine& engine, const Problem& p, const Schedule& schedule, int threads) {
   if (threads <= 1 || p.keys <= engine.chunk_keys(p.d, p.dv)) return nullptr;
@@ -35,8 +44,8 @@ Outcome for_each_block(const Engine& engine, const Problem& p, const Schedule& s
 }  // namespace
 
 Outcome attend(const Engine& engine, const Problem& p, int threads, const Poll& poll) {
-  const Schedule schedule(p);
   const int most = threads_now(p, threads);
+  const Schedule schedule(p, task_rows(engine, p, most));
   const auto chunks = chunks_of(engine, p, schedule, most);
   if (chunks && chunks->take_memory()) {
     const auto share = [&](const Problem& watched, char* scratch) { chunks->work(watched, scratch); };
@@ -46,26 +55,29 @@ Outcome attend(const Engine& engine, const Problem& p, int threads, const Poll& 
 }
 
 Outcome weights(const Engine& engine, const Problem& p, int64_t begin, int64_t end, int threads, const Poll& poll) {
-  const Schedule schedule(p);
-  return for_each_block(engine, p, schedule, threads_now(p, threads), poll,
+  const int most = threads_now(p, threads);
+  const Schedule schedule(p, task_rows(engine, p, most));
+  return for_each_block(engine, p, schedule, most, poll,
                         [&](const Problem& watched, const Block& block, char* scratch) {
                           engine.weights(watched, block, begin, end, scratch);
                         });
 }
 
 size_t chunk_bytes(const Engine& engine, const Problem& p, int threads) {
-  const Schedule schedule(p);
-  const auto chunks = chunks_of(engine, p, schedule, worthwhile_threads(p, threads));
+  const int most = worthwhile_threads(p, threads);
+  const Schedule schedule(p, task_rows(engine, p, most));
+  const auto chunks = chunks_of(engine, p, schedule, most);
   return chunks ? chunks->bytes() : 0;
 }
 
 std::vector<int64_t> task_pairs(const Engine& engine, const Problem& p, int threads) {
-  const Schedule schedule(p);
+  const int most = worthwhile_threads(p, threads);
+  const Schedule schedule(p, task_rows(engine, p, most));
   std::vector<int64_t> pairs;
   const auto count = [&](int64_t n, Range keys) {
     pairs.push_back(count_pairs(p, schedule.block(n), keys, engine.tile_keys(p.d, p.dv), engine.panel_rows));
   };
-  if (const auto chunks = chunks_of(engine, p, schedule, worthwhile_threads(p, threads))) {
+  if (const auto chunks = chunks_of(engine, p, schedule, most)) {
     chunks->each_task(p, count);
   } else {
     for (int64_t n = schedule.tasks() - 1; n >= 0; --n) count(n, {0, p.keys});
@@ -74,7 +86,7 @@ std::vector<int64_t> task_pairs(const Engine& engine, const Problem& p, int thre
 }
 
 TileCount count_tiles(const Engine& engine, const Problem& p) {
-  const Schedule schedule(p);
+  const Schedule schedule(p, kTileRows);
   const int tile = engine.tile_keys(p.d, p.dv);
   TileCount total{0, 0, 0};
   for (int64_t n = 0; n < schedule.tasks(); ++n) count_tiles(p, schedule.block(n), tile, total);

@@ -61,7 +61,7 @@ int64_t likely_pairs(const Problem&, const Block&);
 // Pairs that a band keeps, or as many as are enough; of masks that are no spans, which are not looked at, all.
 double pairs_up_to(const Problem&, double enough);
 
-// What became of the tiles of a band: a tile is one block of rows by `tile` keys.
+// What became of the tiles of a band: a tile is kTileRows rows by `tile` keys.
 struct TileCount {
   int64_t visited, partial, skipped;
 };

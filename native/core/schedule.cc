@@ -13,7 +13,8 @@ bool same_mask(const Mask& mask, int64_t other, int64_t head, int64_t end) {
 
 }  // namespace
 
-Schedule::Schedule(const Problem& p) : row_begin_(p.row_begin), rows_per_head_(p.row_end - p.row_begin), tasks_(0) {
+Schedule::Schedule(const Problem& p, int block_rows)
+    : row_begin_(p.row_begin), rows_per_head_(p.row_end - p.row_begin), tasks_(0), block_rows_(block_rows) {
   if (rows_per_head_ <= 0) return;
   for (int64_t head = 0; head < p.heads;) {
     int64_t end = head + 1;
@@ -22,7 +23,7 @@ Schedule::Schedule(const Problem& p) : row_begin_(p.row_begin), rows_per_head_(p
     const bool alike =
         !groups_.empty() && groups_.back().rows == rows && same_mask(p.mask, groups_.back().head, head, end);
     groups_.push_back({head, rows, tasks_, alike ? groups_.back().alike : tasks_});
-    tasks_ += (rows + kBlockRows - 1) / kBlockRows;
+    tasks_ += (rows + block_rows_ - 1) / block_rows_;
     head = end;
   }
 }
@@ -40,9 +41,9 @@ int64_t Schedule::first_alike(int64_t task) const {
 
 Block Schedule::block(int64_t task) const {
   const Group& group = group_of(task);
-  const int64_t first = (task - group.first_task) * kBlockRows;
+  const int64_t first = (task - group.first_task) * block_rows_;
   Block block;
-  block.rows = static_cast<int>(std::min<int64_t>(kBlockRows, group.rows - first));
+  block.rows = static_cast<int>(std::min<int64_t>(block_rows_, group.rows - first));
   block.alone = group.rows == 1;
   int64_t head = first / rows_per_head_, row = first % rows_per_head_;
   for (int r = 0; r < block.rows; ++r) {

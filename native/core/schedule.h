@@ -8,11 +8,11 @@
 
 namespace regard {
 
-// Tasks of kBlockRows query rows. Consecutive heads that read the same keys and values are cut as one long list of
+// Tasks of some query rows, at most kBlockRows. Consecutive heads that read the same keys and values are cut as one long list of
 // rows, so that the query heads of a group, or the single queries of a decoding step, fill the lanes together.
 class Schedule {
  public:
-  explicit Schedule(const Problem&);
+  Schedule(const Problem&, int block_rows);
   int64_t tasks() const { return tasks_; }
   Block block(int64_t task) const;
   // The first task whose rows are those of this one but for their heads, which read the same rows of the mask.
@@ -25,7 +25,7 @@ class Schedule {
   };
   const Group& group_of(int64_t task) const;
   std::vector<Group> groups_;
-  int64_t row_begin_, rows_per_head_, tasks_;
+  int64_t row_begin_, rows_per_head_, tasks_, block_rows_;
 };
 
 }  // namespace regard

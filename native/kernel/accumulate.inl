@@ -45,13 +45,12 @@ inline void few_accumulate(const Weight* weights, const Value& value, int begin,
 // Containment: a NaN or Inf of v must reach the rows that keep its key and no other, and 0 * NaN is NaN. So a row that
 // drops a pair reads a copy of v with such elements zeroed, and they are added afterwards.
 template <class N, class Row>
-inline bool all_finite(const Rows<Row>& value, int count, int width) {
+inline bool all_finite(const Values<N, Row>& value, int count, int width) {
   typedef typename N::T T;
   typename N::V bad = N::set(0);  // x - x is 0, or NaN for NaN and Inf
   for (int j = 0; j < count; ++j) {
-    const Row* row = value.at(j);
     for (int c = 0; c < width; c += N::kLanes) {
-      const typename N::V x = N::load(row + c);
+      const typename N::V x = N::load(value.at(j, c));
       bad = N::add(bad, N::sub(x, x));
     }
   }
@@ -61,11 +60,11 @@ inline bool all_finite(const Rows<Row>& value, int count, int width) {
   return rest == 0;
 }
 
-template <class Row, class T>
-Rows<T> zero_nonfinite(const Rows<Row>& value, int count, int width, T* copy) {
+template <class N, class Row, class T>
+Rows<T> zero_nonfinite(const Values<N, Row>& value, int count, int width, T* copy) {
   for (int j = 0; j < count; ++j) {
     for (int c = 0; c < width; ++c) {
-      const T x = widen(value.at(j)[c]);
+      const T x = widen(*value.at(j, c));
       copy[j * ptrdiff_t(width) + c] = x - x == 0 ? x : 0;
     }
   }

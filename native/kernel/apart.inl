@@ -43,7 +43,7 @@ bool set_values_apart(const Rows<Row>& from, int count, int dv, float* to) {
 // Which rows of q and k are in range, and the scores of the others.
 template <class N>
 struct Apart {
-  static constexpr int kPanel = N::kLanes * N::kCols, kRows = (kBlockRows + kPanel - 1) / kPanel * kPanel;
+  static constexpr int kPanel = N::kLanes * N::kCols, kRows = (N::kBlock + kPanel - 1) / kPanel * kPanel;
   float* again;      // [key][lane]
   bool* query_fits;  // [row]
   bool* key_fits;    // [key]

@@ -31,10 +31,34 @@ struct Tile {
   int64_t first;  // its first key
   int count;
   bool open;
-  Rows<Row> key, value;
+  Rows<Row> key;
+  Values<N, Row> value;
   Rows<typename N::T> contained;  // value with its non-finite elements zeroed; made when the first panel asks
   enum { kUnknown, kFinite, kNonfinite } content;
 };
+
+// Lines of rows so many bytes apart lie in every fourth set of a first-level cache, which has 64 sets of 8 ways, and a
+// column of a tile is 96 lines. Those of rows that crowd it lie in every eighth.
+constexpr ptrdiff_t kApart = 256, kCrowded = 512;
+
+// The tile's values, in groups of columns where that is worth a copy: each is read once by every six queries. Those of
+// rows that crowd a cache are copied for two panels, others that lie apart for more than four (experiments/0018, 0019).
+template <class N, class Stored, class Row>
+Values<N, Row> take_values(const Panel& panel, int64_t first, int count, typename N::T* copy) {
+  const Problem& p = panel.p;
+  const int64_t head = panel.head(0);
+  const bool whole = padded<N>(p.dv) == p.dv;
+  if constexpr (N::kGroups && !Unit<N>::kUse && sizeof(Row) == sizeof(typename N::T)) {
+    const ptrdiff_t row = p.value.row;
+    const char* const from = p.value.data + p.value.head[head] + first * row;
+    const bool lies = sizeof(Stored) == sizeof(Row) && whole && lies_in_rows<Stored>(p.value, from);
+    const int most = lies && row % kCrowded != 0 ? 4 : 1;
+    if (panel.block.rows > most * Scratch<N>::kPanel && !(lies && -kApart < row && row < kApart)) {
+      return copy_groups<N, Stored>(p.value, from, count, p.dv, copy);
+    }
+  }
+  return {take_rows<N, Stored, Row>(p.value, head, first, count, p.dv, padded<N>(p.dv), whole, copy)};
+}
 
 // Brings the tile in, when the first panel asks for it: one that every row drops is never read.
 template <class N, class Stored, class Row>
@@ -42,14 +66,11 @@ void open_tile(const Panel& panel, Tile<N, Row>& t, Scratch<N>& s) {
   if (t.open) return;
   const Problem& p = panel.p;
   const int64_t head = panel.head(0);
-  // Each row is read once by every six queries: worth a copy where that is often (experiments/0018).
-  const bool crowded = N::kSpreads && p.value.row % kCrowded == 0 && panel.block.rows > Scratch<N>::kPanel;
-  const bool as_they_lie = padded<N>(p.dv) == p.dv && !crowded;
   t.key = take_rows<N, Stored, Row>(p.key, head, t.first, t.count, p.d, p.d, true, s.key);
-  t.value = take_rows<N, Stored, Row>(p.value, head, t.first, t.count, p.dv, spread<N>(p.dv), as_they_lie, s.value);
+  t.value = take_values<N, Stored, Row>(panel, t.first, t.count, s.value);
   if constexpr (Unit<N>::kUse) {
     s.unit.take_keys(t.key, t.count, p.d);
-    s.unit.take_values(t.value, t.count, p.dv, panel.block.rows <= kFew<N>, s.contained);
+    s.unit.take_values(t.value.rows, t.count, p.dv, panel.block.rows <= kFew<N>, s.contained);
   }
   t.open = true;
 }
@@ -148,7 +169,7 @@ void add_values(const Panel& panel, Tile<N, Row>& t, int begin, int end, bool dr
     accumulate<N>(s.scores, rows, begin, end, panel.count, width, shrink, out, beside);
   };
   if constexpr (Unit<N>::kUse) {
-    s.unit.weigh_values(panel, t.value, t.count, s.scores, begin, end, s.shrink, out, s.contained, ahead_of(panel, t));
+    s.unit.weigh_values(panel, t.value.rows, t.count, s.scores, begin, end, s.shrink, out, s.contained, ahead_of(panel, t));
     if (s.unit.all_fit) return;
     // Values out of the unit's range: finite ones as a target without one adds them, then the others.
     typename N::T one[Scratch<N>::kPanel];

@@ -58,10 +58,10 @@ typedef F32 ForFloat, ForHalf, ForBFloat16;
 
 template <class N, class Stored>
 constexpr Engine engine() {
-  return {Scratch<N>::kPanel,      tile_keys,      chunk_keys,
-          scratch_bytes<N>,        state_bytes<N>, attend<N, Stored>,
-          attend_chunk<N, Stored>, merge_chunk<N>, finish_chunks<N, Stored>,
-          weights<N, Stored>};
+  static_assert(N::kBlock <= kBlockRows, "a block has room for its rows");
+  return {Scratch<N>::kPanel, N::kBlock,      tile_keys,         chunk_keys,
+          scratch_bytes<N>,   state_bytes<N>, attend<N, Stored>, attend_chunk<N, Stored>,
+          merge_chunk<N>,     finish_chunks<N, Stored>,          weights<N, Stored>};
 }
 
 }  // namespace

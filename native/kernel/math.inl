@@ -53,15 +53,15 @@ inline Reduced<N, K> reduce(const typename N::V (&x)[K]) {
   return e;
 }
 
-// Where the powers 2^(j/16) lie in a register: x = n (ln 2) / 16 + r, |r| <= ln 2 / 32, and two terms are enough, with
-// a relative error of 1.6e-9. A fifth of the softmax less, constants in registers included (experiments/0016).
+// Where s powers 2^(j/s) lie in a register: x = n (ln 2) / s + r, |r| <= ln 2 / 2s, and two terms are enough, with a
+// relative error of 1.6e-9 for 16 powers and 2.6e-8 for 8. A fifth of the softmax less (experiments/0016, 0019).
 template <class N, int K>
-inline void exp_by_sixteenths(typename N::V (&x)[K]) {
+inline void exp_by_table(typename N::V (&x)[K]) {
   typedef typename N::V V;
   typedef Exp<typename N::T> E;
-  const typename N::Sixteenths power;
-  const V high = N::held(N::set(-E::kLn2High / 16)), low = N::held(N::set(-E::kLn2Low / 16));
-  const V second = N::held(N::set(0.50001620f)), third = N::held(N::set(1 / 6.f));
+  const typename N::Powers power;
+  const V high = N::held(N::set(-E::kLn2High / N::kPowers)), low = N::held(N::set(-E::kLn2Low / N::kPowers));
+  const V second = N::held(N::set(N::Powers::kSecond)), third = N::held(N::set(1 / 6.f));
   const V lowest = N::held(N::set(E::kLowest));
   V at[K], r[K];
 #pragma GCC unroll 16
@@ -82,7 +82,7 @@ inline void exp_by_sixteenths(typename N::V (&x)[K]) {
 template <class N, int K>
 inline void exp(typename N::V (&x)[K]) {
   typedef typename N::V V;
-  if constexpr (N::kSixteenths) return exp_by_sixteenths<N>(x);
+  if constexpr (N::kPowers > 0) return exp_by_table<N>(x);
   const Reduced<N, K> e = reduce<N, K>(x);
 #pragma GCC unroll 16
   for (int i = 0; i < K; ++i) {

@@ -24,6 +24,10 @@ class Walk {
     walk.at_ += uintptr_t(row) * row_;
     return walk;
   }
+  // The lines of one row, into the second-level cache.
+  void fetch_row() const {
+    for (int i = 0; i < lines_; ++i) __builtin_prefetch(reinterpret_cast<const void*>(at_ + uintptr_t(i) * 64), 0, 2);
+  }
   // kLocality as of __builtin_prefetch: 3 is the first-level cache, 2 the second.
   template <int kLocality>
   void fetch() {
@@ -93,6 +97,12 @@ class Ahead {
     return {from<kBytes>(B::kRows * step), reinterpret_cast<uintptr_t>(read.data) + B::kNear * row, row};
   }
 
+  // One row of keys and one of values.
+  void fetch_rows(int row) const {
+    key_.from(row).fetch_row();
+    value_.from(row).fetch_row();
+  }
+
  private:
   Walk key_, value_;
 
@@ -131,6 +141,39 @@ Rows<typename N::T> copy_rows(const Input& in, const char* from, int count, int 
     for (int c = width; c < room; ++c) row[c] = 0;
   }
   return {copy, room};
+}
+
+// A tile's values. `group` elements lie between the first of so many columns, those of a register tile, and the first of
+// the next: as many as they are where rows are whole.
+template <class N, class E>
+struct Values {
+  static constexpr int kGroup = N::kWide * N::kLanes;
+  Rows<E> rows;
+  ptrdiff_t group = kGroup;
+  const E* at(int64_t j, int c) const { return rows.at(j) + c / kGroup * group + c % kGroup; }
+};
+
+// The same group by group, where each is one piece of memory: [group][row][column]. Columns of values as they lie are
+// as many lines, often in few sets of the first-level cache, and in two lines where rows begin within one
+// (experiments/0019).
+template <class N, class Stored>
+Values<N, typename N::T> copy_groups(const Input& in, const char* from, int count, int width, typename N::T* copy) {
+  constexpr int kGroup = Values<N, typename N::T>::kGroup;
+  const ptrdiff_t group = ptrdiff_t(count) * kGroup;
+  const bool contiguous = lies_in_rows<Stored>(in, from);
+  for (int r = 0; r < count; ++r, from += in.row) {
+    for (int c = 0; c < width; c += kGroup) {
+      const int own = width - c < kGroup ? width - c : kGroup;
+      typename N::T* const to = copy + c / kGroup * group + r * ptrdiff_t(kGroup);
+      if (contiguous) {
+        widen_row<N>(reinterpret_cast<const Stored*>(from) + c, own, to);
+      } else {
+        for (int i = 0; i < own; ++i) to[i] = widen(load_any<Stored>(from + (c + i) * in.col));
+      }
+      for (int i = own; i < padded<N>(own); ++i) to[i] = 0;
+    }
+  }
+  return {{copy, kGroup}, group};
 }
 
 // The same as rows of Row: the user's own where that is `wanted` and they can be read as they lie, else a copy. Rows of

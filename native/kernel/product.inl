@@ -34,6 +34,11 @@ Right<E> right_of(const Rows<E>& rows, int begin, int column) {
   return {rows.at(begin) + column, rows.row};
 }
 
+template <class N, class E>
+Right<E> right_of(const Values<N, E>& values, int begin, int column) {
+  return {values.at(begin, column), values.rows.row};
+}
+
 // What is done beside a product: nothing.
 struct Alone {
   struct Lines {

@@ -15,6 +15,19 @@ inline void scores(const Rows<Row>& key, int begin, int end, const Of* query, in
       [=](int r) { return beside.template from<64>((begin + r) / 2); });
 }
 
+// What the panels of a block do beside their scores: before each register tile of R keys every panel fetches one row of
+// as many of the next tile. So all of them are near when it begins, if there are R panels.
+template <int R>
+struct NextTile {
+  const Ahead& ahead;
+  int panel;
+  template <int>
+  Alone::Lines from(int half) const {
+    if (panel < R) ahead.fetch_rows(2 * half + panel);
+    return {};
+  }
+};
+
 // Up to so many rows are a few: keys then are the better lanes, half of which queries would leave idle. More than four
 // need more registers than 16 (experiments/0013).
 template <class N>
@@ -161,5 +174,9 @@ void score_rows(const Panel& panel, const Rows<Row>& key, int begin, int end, co
     if (panel.count <= kFew<N>) return few(Count<kFew<N>>{});
   }
   if (reads_once<N>(panel)) return scores<N, C>(key, begin, end, query, d, scale, to, ahead);
+  if constexpr (N::kGroups && C == N::kCols) {
+    const int number = panel.first / Scratch<N>::kPanel;
+    return scores<N, C>(key, begin, end, query, d, scale, to, NextTile<N::kSums / C>{ahead, number});
+  }
   scores<N, C>(key, begin, end, query, d, scale, to, Alone{});
 }

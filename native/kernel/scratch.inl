@@ -48,24 +48,12 @@ struct Unit {
   Unit(Cutter&, int, int, int) {}
 };
 
-// Rows so many bytes apart leave a column of a tile few sets of the first-level cache: those of 32 KB, 8 ways, hold 64
-// of its 96 lines.
-constexpr ptrdiff_t kCrowded = 512;
-
-// Columns from one row of a copy of values to the next.
-template <class N>
-inline int spread(int dv) {
-  constexpr int kLine = 64 / sizeof(typename N::T);
-  const int width = padded<N>(dv);
-  return N::kSpreads && width * sizeof(typename N::T) % kCrowded == 0 ? width + kLine : width;
-}
-
 // One thread's working memory.
 template <class N>
 struct Scratch {
   typedef typename N::T T;
   static constexpr int kPanel = N::kLanes * N::kCols;  // query rows that one sweep of the registers carries
-  static constexpr int kPanels = (kBlockRows + kPanel - 1) / kPanel;
+  static constexpr int kPanels = (N::kBlock + kPanel - 1) / kPanel;
 
   Cutter cut;
   State<N> total, part;  // of all keys so far, and of one chunk of them
@@ -74,20 +62,20 @@ struct Scratch {
   T* shrink;             // [row]: what a fold says of the output so far
   T* grow;               // [row]: and a merge of the output that joins it
   T* key;                // [key][d]: a key tile whose rows cannot be read as they lie
-  T* value;              // [key][spread dv]: the same of values
+  T* value;              // [key][padded dv], or [group of columns][key][column]: the same of values
   T* contained;          // [key][padded dv]: values with their non-finite elements zeroed
   uint32_t* kept;        // [word][lane]: a bit per key of the tile
   Reach* reach;          // [panel]: what is known of its mask beforehand
   Unit<N> unit;
 
   Scratch(int tile, int d, int dv, char* base)
-      : cut{base}, total(cut, kBlockRows, dv), part(cut, kBlockRows, dv), unit(cut, tile, d, dv) {
+      : cut{base}, total(cut, N::kBlock, dv), part(cut, N::kBlock, dv), unit(cut, tile, d, dv) {
     cut(query, size_t(kPanels) * kPanel * d);
     cut(scores, size_t(tile) * kPanel);
-    cut(shrink, kBlockRows);
-    cut(grow, kBlockRows);
+    cut(shrink, N::kBlock);
+    cut(grow, N::kBlock);
     cut(key, size_t(tile) * d);
-    cut(value, size_t(tile) * spread<N>(dv));
+    cut(value, size_t(tile) * up_to(dv, N::kWide * N::kLanes));
     cut(contained, size_t(tile) * padded<N>(dv));
     cut(kept, size_t(kMaxTile / 32) * kPanel);
     cut(reach, kPanels);

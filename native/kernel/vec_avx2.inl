@@ -6,8 +6,8 @@ struct F32 {
   typedef float T;
   typedef __m256 V;
   typedef __m256i Bits;
-  static constexpr int kLanes = 8, kSums = 12, kCols = 3, kWide = 2, kTurn = 4;
-  static constexpr bool kSixteenths = false, kAcross = true, kSpreads = true;
+  static constexpr int kLanes = 8, kSums = 12, kCols = 3, kWide = 2, kTurn = 4, kPowers = 8, kBlock = 192;
+  static constexpr bool kAcross = true, kGroups = true;
 
   static V load(const float* p) { return _mm256_loadu_ps(p); }
   static V load(const Half* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
@@ -32,6 +32,23 @@ struct F32 {
   static V scale2(V x, V power) {
     return _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(power), 23)));
   }
+
+  static V held(V x) { return x; }
+  // Numbers n near 8 x log2 e, for n in [-2048, 2047], in a form that both n and 2^(n/8) are read from: with 1.5 * 2^23
+  // added, n is in the low bits. Of these the lowest three choose from the table, whose bits are those of 2^(j/8) less
+  // what j adds when n is shifted into the exponent.
+  struct Powers {
+    static constexpr T kSecond = 0.5000645f;  // the least error with 1/6 beside it
+    V by = set(11.5415603f), shift = set(0x1.8p23f);
+    Bits table = _mm256_setr_epi32(0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7, 0x3f7504f3, 0x3f75672a, 0x3f7744fd,
+                                   0x3f7ac0c7);
+    V near(V x) const { return fma(x, by, shift); }
+    V number(V at) const { return sub(at, shift); }
+    V of(V at) const {
+      const Bits n = _mm256_castps_si256(at), power = _mm256_permutevar8x32_epi32(table, n);
+      return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(n, 20), power));
+    }
+  };
 
   // One word per lane; the bits are asked from the top one down.
   static Bits bits(const uint32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
@@ -104,8 +121,8 @@ struct F64 {
   typedef double T;
   typedef __m256d V;
   typedef __m256i Bits;
-  static constexpr int kLanes = 4, kSums = 12, kCols = 3, kWide = 2, kTurn = 4;
-  static constexpr bool kSixteenths = false, kAcross = false, kSpreads = true;
+  static constexpr int kLanes = 4, kSums = 12, kCols = 3, kWide = 2, kTurn = 4, kPowers = 0, kBlock = 192;
+  static constexpr bool kAcross = false, kGroups = true;
 
   static V load(const double* p) { return _mm256_loadu_pd(p); }
   static void store(T* p, V x) { _mm256_storeu_pd(p, x); }

@@ -6,8 +6,8 @@ struct F32 {
   typedef float T;
   typedef __m512 V;
   typedef __m512i Bits;
-  static constexpr int kLanes = 16, kSums = 24, kCols = 3, kWide = 4, kTurn = 8;
-  static constexpr bool kSixteenths = true, kAcross = true, kSpreads = false;
+  static constexpr int kLanes = 16, kSums = 24, kCols = 3, kWide = 4, kTurn = 8, kPowers = 16, kBlock = 96;
+  static constexpr bool kAcross = true, kGroups = false;
 
   static V load(const float* p) { return _mm512_loadu_ps(p); }
   static V load(const Half* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
@@ -39,7 +39,8 @@ struct F32 {
   // Numbers n near 16 x log2 e, for n in [-4096, 4095], in a form that both n and 2^(n/16) are read from: with 1.5 *
   // 2^23 added, n is in the low bits. Of these the lowest four choose from the table, whose bits are those of 2^(j/16)
   // less what j adds when n is shifted into the exponent.
-  struct Sixteenths {
+  struct Powers {
+    static constexpr T kSecond = 0.50001620f;  // the least error with 1/6 beside it
     V by = held(set(23.0831207f)), shift = held(set(0x1.8p23f)), table = held(powers());
     V near(V x) const { return fma(x, by, shift); }
     V number(V at) const { return sub(at, shift); }
@@ -161,8 +162,8 @@ struct F64 {
   typedef double T;
   typedef __m512d V;
   typedef __m512i Bits;
-  static constexpr int kLanes = 8, kSums = 24, kCols = 3, kWide = 4, kTurn = 4;
-  static constexpr bool kSixteenths = false, kAcross = false, kSpreads = false;
+  static constexpr int kLanes = 8, kSums = 24, kCols = 3, kWide = 4, kTurn = 4, kPowers = 0, kBlock = 96;
+  static constexpr bool kAcross = false, kGroups = false;
 
   static V load(const double* p) { return _mm512_loadu_pd(p); }
   static void store(T* p, V x) { _mm512_storeu_pd(p, x); }

@@ -42,7 +42,7 @@ void weights(const Problem& p, const Block& block, int64_t begin, int64_t end, c
   const int tile = tile_keys(p.d, p.dv);
   Scratch<N> s(tile, p.d, p.dv, memory);
   prepare<N, Stored>(p, block, {begin, end}, s);
-  for (int r = 0; r < kBlockRows; ++r) {
+  for (int r = 0; r < N::kBlock; ++r) {
     const int64_t at = r < block.rows ? block.head[r] * p.queries + block.query[r] : 0;
     s.total.max[r] = r < block.rows ? static_cast<const T*>(p.stats.max)[at] : 0;
     s.total.sum[r] = r < block.rows ? static_cast<const T*>(p.stats.sum)[at] : 1;

@@ -81,6 +81,7 @@ void finish_chunks(const Problem& p, const Block& block, char* memory) {
 }
 
 const Engine kNotes = {4,
+                       kBlockRows,
                        [](int, int) { return 5; },
                        [](int, int) { return kChunk; },
                        [](int, int) { return g_scratch; },

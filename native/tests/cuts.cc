@@ -22,7 +22,7 @@ void test_schedule() {
         p.row_begin = 3;
         p.row_end = 3 + rows;
         std::vector<int> seen(size_t(heads * rows), 0);
-        const Schedule schedule(p);
+        const Schedule schedule(p, kBlockRows);
         for (int64_t task = 0; task < schedule.tasks(); ++task) {
           const Block b = schedule.block(task);
           CHECK(b.rows > 0 && b.rows <= kBlockRows, "%d rows", b.rows);
@@ -54,7 +54,7 @@ void test_tasks_that_are_alike() {
     p.key.head = p.value.head = kv;
     p.row_end = kBlockRows + 1;
     p.mask = {Mask::kSpans, {nullptr, mask_rows, 16, 1}, 1, 0};
-    const Schedule schedule(p);
+    const Schedule schedule(p, kBlockRows);
     const int64_t each = schedule.tasks() / 6;
     for (int64_t task = 0; task < schedule.tasks(); ++task) {
       const int64_t like = schedule.first_alike(task);
@@ -62,7 +62,7 @@ void test_tasks_that_are_alike() {
             static_cast<int>(like));
     }
     p.mask = {};
-    CHECK(Schedule(p).first_alike(schedule.tasks() - 1) == each - 1, "of a full mask nothing is read");
+    CHECK(Schedule(p, kBlockRows).first_alike(schedule.tasks() - 1) == each - 1, "of a full mask nothing is read");
   }
 }
 

@@ -153,16 +153,17 @@ void test_exp() {
   CHECK(worst <= 1.5, "exp is off by %.3f ulp", worst);
 }
 
-// n is near 16 x log2 e, and 2^(n/16) the nearest number, for all n that occur.
+// n is near s x log2 e, and 2^(n/s) the nearest number, for all n that occur; s powers are in the table.
 template <class N>
-void test_sixteenths() {
-  const typename N::Sixteenths power;
-  for (int n = -125 * 16; n <= 0; ++n) {
-    const float x = static_cast<float>(n * (0.6931471805599453 / 16));
+void test_powers() {
+  constexpr int kSteps = N::kPowers;
+  const typename N::Powers power;
+  for (int n = -125 * kSteps; n <= 0; ++n) {
+    const float x = static_cast<float>(n * (0.6931471805599453 / kSteps));
     const typename N::V at = power.near(N::set(x));
-    CHECK(first_lane<N>(power.number(at)) == n, "%g is %d sixteenths", x, n);
-    const float want = static_cast<float>(::exp2l(n / 16.0L)), got = first_lane<N>(power.of(at));
-    CHECK(got == want, "2^(%d / 16) is %.9g, not %.9g", n, want, got);
+    CHECK(first_lane<N>(power.number(at)) == n, "%g is %d steps of %d", x, n, kSteps);
+    const float want = static_cast<float>(::exp2l(static_cast<long double>(n) / kSteps)), got = first_lane<N>(power.of(at));
+    CHECK(got == want, "2^(%d / %d) is %.9g, not %.9g", n, kSteps, want, got);
   }
 }
 
@@ -365,7 +366,7 @@ void test_number() {
   test_few_scores<N, typename N::T, kFew<N>>();
   test_merge<N>();
   test_exp<N>();
-  if constexpr (N::kSixteenths) test_sixteenths<N>();
+  if constexpr (N::kPowers > 0) test_powers<N>();
   if constexpr (N::kAcross) test_sums<N>();
   test_tanh<N>();
   test_product<N, N::kCols>();

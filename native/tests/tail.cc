@@ -39,6 +39,7 @@ void attend_block(const Problem& p, const Block&, char*) {
 }
 
 const Engine kTwoBlocks = {4,
+                           kBlockRows,
                            [](int, int) { return 5; },
                            [](int, int) { return int64_t(10); },
                            [](int, int) { return size_t(64); },

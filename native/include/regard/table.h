@@ -10,6 +10,8 @@ namespace regard {
 struct Engine {
   // Query rows that one sweep of the registers carries: masks are looked at for so many rows of a block at a time.
   int panel_rows;
+  // Query rows of a task where there are enough of them for all threads. No bits depend on it.
+  int block_rows;
   // Keys of one tile. It depends on the target, the dtype and the head sizes only, never on the call, so that
   // every row folds the same tiles whatever stands around it.
   int (*tile_keys)(int d, int dv);

@@ -7,8 +7,12 @@
 
 namespace regard {
 
-// Query rows of one task, at most. A panel divides it or the last one is shorter.
-constexpr int kBlockRows = 96;
+// Query rows of one task, at most: an engine says how many it likes best. A panel divides them or the last one is
+// shorter.
+constexpr int kBlockRows = 192;
+
+// Query rows of a tile, where tiles are counted.
+constexpr int kTileRows = 96;
 
 // A strided array (head, row, column). `head[h]` is the offset of head h; all strides are in bytes and may have
 // any sign: leading axes that were broadcast repeat their offset, grouped query heads share their kv head's.
