@@ -98,8 +98,12 @@ REGARD_EXPORT float REGARD_NAME(exp)(const float* x, int64_t n, int64_t times) {
   V sum[4] = {F32::set(0), F32::set(0), F32::set(0), F32::set(0)};
   for (; times > 0; --times) {
     for (int64_t i = 0; i < n; i += 4 * F32::kLanes) {
+      V y[4];
 #pragma GCC unroll 4
-      for (int c = 0; c < 4; ++c) sum[c] = F32::add(sum[c], exp<F32>(F32::load(x + i + c * F32::kLanes)));
+      for (int c = 0; c < 4; ++c) y[c] = F32::load(x + i + c * F32::kLanes);
+      exp<F32>(y);
+#pragma GCC unroll 4
+      for (int c = 0; c < 4; ++c) sum[c] = F32::add(sum[c], y[c]);
     }
   }
   return total(F32::add(F32::add(sum[0], sum[1]), F32::add(sum[2], sum[3])));

@@ -89,12 +89,12 @@ def asked() -> Table:
     rows = []
     loads = {load.name: load for load in _workloads()}
     for missed in bench.asked(result()):
-        if (load := loads.get(missed.problem)) is None or missed.share is None:
+        load, least, reached, share = loads.get(missed.problem), missed.least_ms, missed.reached, missed.share
+        if load is None or least is None or reached is None or share is None:
             continue
-        least = load.work.least_ms(load.rates)
-        row = [f"{load.number}. {load.name}", missed.what, *map(bench.number, (load.took_ms, missed.must_ms, least))]
-        rows.append([*row, percent(load.share, 0), percent(missed.share, 0)])
-    head = ["problem", "over what", "took, ms", "must take, ms", "least, ms", "share reached", "share asked for"]
+        row = [f"{load.number}. {load.name}", missed.what, *map(bench.number, (missed.took_ms, missed.must_ms, least))]
+        rows.append([*row, percent(reached, 0), percent(share, 0)])
+    head = ["problem", "over what", "took, ms", "must take, ms", "ceilings, ms", "share reached", "share asked for"]
     return Table(head, rows or [["none" if loads else NOT_THERE, *[""] * (len(head) - 1)]])
 
 

@@ -92,7 +92,7 @@ int highest_bit(uint32_t word) { return 31 - __builtin_clz(word); }
 
 Cover cover_of(const Kept& kept) {
   Cover c{0, 0, true};
-  for (int n = 0; n < kMaxTile / 32; ++n) {
+  for (int n = 0; n < kTileWords; ++n) {
     const uint32_t word = kept.word[n];
     if (word == 0) continue;
     if (c.begin == c.end) c.begin = 32 * n + lowest_bit(word);
@@ -118,38 +118,71 @@ Cover cover(const Mask& mask, int64_t head, int64_t query, int64_t first, int co
     });
     return c;
   }
-  Kept kept;
-  keep(mask, head, query, first, count, kept);
-  return cover_of(kept);
+  uint32_t kept[kTileWords];
+  return cover_of(keep(mask, &head, &query, 1, first, count, kept, 1).any);
 }
 
-// Words are left where the caller reads them word by word: returned, they would be read in pairs, which waits for
-// memory.
-void keep(const Mask& mask, int64_t head, int64_t query, int64_t first, int count, Kept& kept) {
-  kept = {};
-  const auto set = [&](int begin, int end) {
-    for (int n = begin / 32; n * 32 < end; ++n) kept.word[n] |= span_in_word(begin - 32 * n, end - 32 * n);
-  };
-  if (mask.kind == Mask::kFull) {
-    set(0, count);
-  } else if (mask.kind == Mask::kSpans) {
-    each_span(mask, head, query, first, count, set);
-  } else {
-    const char* row = row_of(mask, head, query);
-    for (int n = 0; n * 32 < count; ++n) {
-      const int width = std::min(count - 32 * n, 32);
-      const int64_t at = first + 32 * n;
-      kept.word[n] = mask.kind == Mask::kBits ? word_of_bits(row, at, width)
-                                              : word_of_bytes(row + at * mask.rows.col, mask.rows.col, width);
+namespace {
+
+// What rows have in common. Apart from where their words are made: GCC would read those back in pairs, and a load of what
+// two stores have written waits for both.
+Common common_of(int rows, const uint32_t* kept, ptrdiff_t row) {
+  Common common;
+  for (int n = 0; n < kTileWords; ++n) {
+    uint32_t any = 0, every = ~uint32_t(0);
+    for (int r = 0; r < rows; ++r) {
+      any |= kept[n * row + r];
+      every &= kept[n * row + r];
     }
-    if (mask.kind == Mask::kBytes) {  // the next tile's: two lines of this row, which no stream of the CPU's foresees
-      // As numbers: behind the last tile there may be no array.
-      const uintptr_t col = uintptr_t(mask.rows.col),
-                      next = reinterpret_cast<uintptr_t>(row) + uintptr_t(first + count) * col;
-      __builtin_prefetch(reinterpret_cast<const void*>(next));
-      __builtin_prefetch(reinterpret_cast<const void*>(next + uintptr_t(count - 1) * col));
+    common.any.word[n] = any;
+    common.every.word[n] = every;
+  }
+  return common;
+}
+
+void keep_spans(const Mask& mask, int64_t head, int64_t query, int64_t first, int count, uint32_t* kept,
+                ptrdiff_t row) {
+  for (int n = 0; n < kTileWords; ++n) kept[n * row] = 0;
+  each_span(mask, head, query, first, count, [&](int begin, int end) {
+    for (int n = begin / 32; n * 32 < end; ++n) kept[n * row] |= span_in_word(begin - 32 * n, end - 32 * n);
+  });
+}
+
+// Of a row of bits or bytes: word(key, keys) is one of its words.
+template <class F>
+inline void keep_words(int64_t first, int count, uint32_t* kept, ptrdiff_t row, F word) {
+  for (int n = 0; n < kTileWords; ++n) {
+    const int keys = std::min(count - 32 * n, 32);
+    kept[n * row] = keys == 32 ? word(first + 32 * n, 32) : keys > 0 ? word(first + 32 * n, keys) : 0;
+  }
+}
+
+}  // namespace
+
+Common keep(const Mask& mask, const int64_t* head, const int64_t* query, int rows, int64_t first, int count,
+            uint32_t* kept, ptrdiff_t row) {
+  const ptrdiff_t col = mask.rows.col;
+  for (int r = 0; r < rows; ++r) {
+    if (mask.kind == Mask::kFull) {
+      keep_words(first, count, kept + r, row, [](int64_t, int keys) { return low_bits(keys); });
+    } else if (mask.kind == Mask::kSpans) {
+      keep_spans(mask, head[r], query[r], first, count, kept + r, row);
+    } else {
+      const char* const at = row_of(mask, head[r], query[r]);
+      if (mask.kind == Mask::kBits) {
+        keep_words(first, count, kept + r, row, [=](int64_t key, int keys) { return word_of_bits(at, key, keys); });
+      } else {
+        keep_words(first, count, kept + r, row,
+                   [=](int64_t key, int keys) { return word_of_bytes(at + key * col, col, keys); });
+        // The next tile's, which no stream of the processor's foresees. As numbers: behind the last there may be no
+        // array.
+        const uintptr_t next = reinterpret_cast<uintptr_t>(at) + uintptr_t((first + count) * col);
+        __builtin_prefetch(reinterpret_cast<const void*>(next));
+        __builtin_prefetch(reinterpret_cast<const void*>(next + uintptr_t((count - 1) * col)));
+      }
     }
   }
+  return common_of(rows, kept, row);
 }
 
 Range span_of(const Mask& mask, int64_t head, int64_t query, int s) {

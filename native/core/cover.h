@@ -25,12 +25,19 @@ Cover cover(const Mask&, int64_t head, int64_t query, int64_t first, int count);
 // Keys of a tile at most.
 constexpr int kMaxTile = 96;
 
-// The keys of a tile that a row keeps: bit j % 32 of word j / 32. All words are written.
+// The keys of a tile that a row keeps: bit j % 32 of word j / 32.
+constexpr int kTileWords = kMaxTile / 32;
 struct Kept {
-  uint32_t word[kMaxTile / 32];
+  uint32_t word[kTileWords];
 };
-void keep(const Mask&, int64_t head, int64_t query, int64_t first, int count, Kept&);
 Cover cover_of(const Kept&);
+
+// What at least one row keeps of a tile, and what all of them do. Word n of row r goes to kept[n * row + r].
+struct Common {
+  Kept any, every;
+};
+Common keep(const Mask&, const int64_t* head, const int64_t* query, int rows, int64_t first, int count, uint32_t* kept,
+            ptrdiff_t row);
 
 // Span `s` of a row of a span mask, empty ones included.
 Range span_of(const Mask&, int64_t head, int64_t query, int s);

@@ -42,7 +42,7 @@ struct Tile {
 constexpr ptrdiff_t kApart = 256, kCrowded = 512;
 
 // The tile's values, in groups of columns where that is worth a copy: each is read once by every six queries. Those of
-// rows that crowd a cache are copied for two panels, others that lie apart for more than four (experiments/0018, 0019).
+// rows that crowd a cache are copied for two panels, others that lie apart for more than four (experiments/0018, 0020).
 template <class N, class Stored, class Row>
 Values<N, Row> take_values(const Panel& panel, int64_t first, int count, typename N::T* copy) {
   const Problem& p = panel.p;

@@ -9,25 +9,16 @@ struct PanelCover {
   bool keeps[kBlockRows];
 };
 
-// A bit per key of the tile, a column of words per row of the panel. Returns what at least one row keeps and what all
-// of them do.
-struct Common {
-  Kept any, every;
-};
+// A bit per key of the tile, a column of words per row of the panel.
 template <class N>
 Common keep_panel(const Panel& panel, int64_t first, int count, uint32_t* kept, bool* keeps) {
-  Common common{};
-  for (uint32_t& word : common.every.word) word = ~uint32_t(0);
+  constexpr int kPanel = Scratch<N>::kPanel;
+  const Block& block = panel.block;
+  const Common common = keep(panel.p.mask, block.head + panel.first, block.query + panel.first, panel.count, first,
+                             count, kept, kPanel);
   for (int r = 0; r < panel.count; ++r) {
-    Kept row;
-    keep(panel.p.mask, panel.head(r), panel.query(r), first, count, row);
     uint32_t one = 0;
-    for (int n = 0; n < kMaxTile / 32; ++n) {
-      kept[n * Scratch<N>::kPanel + r] = row.word[n];
-      common.any.word[n] |= row.word[n];
-      common.every.word[n] &= row.word[n];
-      one |= row.word[n];
-    }
+    for (int n = 0; n < kTileWords; ++n) one |= kept[n * kPanel + r];
     keeps[r] = one != 0;
   }
   return common;

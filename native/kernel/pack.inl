@@ -155,7 +155,7 @@ struct Values {
 
 // The same group by group, where each is one piece of memory: [group][row][column]. Columns of values as they lie are
 // as many lines, often in few sets of the first-level cache, and in two lines where rows begin within one
-// (experiments/0019).
+// (experiments/0020).
 template <class N, class Stored>
 Values<N, typename N::T> copy_groups(const Input& in, const char* from, int count, int width, typename N::T* copy) {
   constexpr int kGroup = Values<N, typename N::T>::kGroup;

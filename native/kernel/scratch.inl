@@ -77,7 +77,7 @@ struct Scratch {
     cut(key, size_t(tile) * d);
     cut(value, size_t(tile) * up_to(dv, N::kWide * N::kLanes));
     cut(contained, size_t(tile) * padded<N>(dv));
-    cut(kept, size_t(kMaxTile / 32) * kPanel);
+    cut(kept, size_t(kTileWords) * kPanel);
     cut(reach, kPanels);
   }
 };

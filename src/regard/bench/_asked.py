@@ -13,11 +13,13 @@ from ._work import Rates, Work
 class Asked:
     """A must that was missed: over whom, the milliseconds that it leaves regard, and the least that the ceilings allow.
 
-    None where the ceilings say nothing.
+    None where the ceilings say nothing. They are what the machine gave when it gave most, so both times are of rounds in
+    which it did: the other's is its least over the must, regard's own its least.
     """
 
     problem: str
     what: str
+    took_ms: float
     must_ms: float
     least_ms: float | None
 
@@ -25,6 +27,11 @@ class Asked:
     def share(self) -> float | None:
         """How much of the ceilings it asks for; over 1 is more than there is."""
         return None if self.least_ms is None else self.least_ms / self.must_ms
+
+    @property
+    def reached(self) -> float | None:
+        """How much of them regard reached."""
+        return None if self.least_ms is None else self.least_ms / self.took_ms
 
 
 def asked(result: Mapping[str, Any]) -> Iterator[Asked]:
@@ -35,5 +42,5 @@ def asked(result: Mapping[str, Any]) -> Iterator[Asked]:
                 continue
             rates = Rates.for_outcome(result, outcome)
             least = None if rates is None else Work(**outcome["work"]).least_ms(rates)
-            over = outcome["contestants"][goal["peer"]]["median_ms"]
-            yield Asked(name, goal["what"], over / goal["must"], least)
+            own, over = (outcome["contestants"][who]["min_ms"] for who in ("regard", goal["peer"]))
+            yield Asked(name, goal["what"], own, over / goal["must"], least)
