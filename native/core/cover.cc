@@ -124,8 +124,8 @@ Cover cover(const Mask& mask, int64_t head, int64_t query, int64_t first, int co
 
 namespace {
 
-// What rows have in common. Apart from where their words are made: GCC would read those back in pairs, and a load of what
-// two stores have written waits for both.
+// What rows have in common. Apart from where their words are made: GCC would read those back in pairs, and a load of
+// what two stores have written waits for both.
 Common common_of(int rows, const uint32_t* kept, ptrdiff_t row) {
   Common common;
   for (int n = 0; n < kTileWords; ++n) {

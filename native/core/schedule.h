@@ -8,8 +8,9 @@
 
 namespace regard {
 
-// Tasks of some query rows, at most kBlockRows. Consecutive heads that read the same keys and values are cut as one long list of
-// rows, so that the query heads of a group, or the single queries of a decoding step, fill the lanes together.
+// Tasks of some query rows, at most kBlockRows. Consecutive heads that read the same keys and values are cut as one
+// long list of rows, so that the query heads of a group, or the single queries of a decoding step, fill the lanes
+// together.
 class Schedule {
  public:
   Schedule(const Problem&, int block_rows);

@@ -48,7 +48,7 @@ Values<N, Row> take_values(const Panel& panel, int64_t first, int count, typenam
   const Problem& p = panel.p;
   const int64_t head = panel.head(0);
   const bool whole = padded<N>(p.dv) == p.dv;
-  if constexpr (N::kGroups && !Unit<N>::kUse && sizeof(Row) == sizeof(typename N::T)) {
+  if constexpr (N::kRegroups && !Unit<N>::kUse && sizeof(Row) == sizeof(typename N::T)) {
     const ptrdiff_t row = p.value.row;
     const char* const from = p.value.data + p.value.head[head] + first * row;
     const bool lies = sizeof(Stored) == sizeof(Row) && whole && lies_in_rows<Stored>(p.value, from);
@@ -169,7 +169,8 @@ void add_values(const Panel& panel, Tile<N, Row>& t, int begin, int end, bool dr
     accumulate<N>(s.scores, rows, begin, end, panel.count, width, shrink, out, beside);
   };
   if constexpr (Unit<N>::kUse) {
-    s.unit.weigh_values(panel, t.value.rows, t.count, s.scores, begin, end, s.shrink, out, s.contained, ahead_of(panel, t));
+    s.unit.weigh_values(panel, t.value.rows, t.count, s.scores, begin, end, s.shrink, out, s.contained,
+                        ahead_of(panel, t));
     if (s.unit.all_fit) return;
     // Values out of the unit's range: finite ones as a target without one adds them, then the others.
     typename N::T one[Scratch<N>::kPanel];

@@ -59,9 +59,12 @@ typedef F32 ForFloat, ForHalf, ForBFloat16;
 template <class N, class Stored>
 constexpr Engine engine() {
   static_assert(N::kBlock <= kBlockRows, "a block has room for its rows");
-  return {Scratch<N>::kPanel, N::kBlock,      tile_keys,         chunk_keys,
-          scratch_bytes<N>,   state_bytes<N>, attend<N, Stored>, attend_chunk<N, Stored>,
-          merge_chunk<N>,     finish_chunks<N, Stored>,          weights<N, Stored>};
+  return {Scratch<N>::kPanel, N::kBlock,
+          tile_keys,          chunk_keys,
+          scratch_bytes<N>,   state_bytes<N>,
+          attend<N, Stored>,  attend_chunk<N, Stored>,
+          merge_chunk<N>,     finish_chunks<N, Stored>,
+          weights<N, Stored>};
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ template <class N>
 Common keep_panel(const Panel& panel, int64_t first, int count, uint32_t* kept, bool* keeps) {
   constexpr int kPanel = Scratch<N>::kPanel;
   const Block& block = panel.block;
-  const Common common = keep(panel.p.mask, block.head + panel.first, block.query + panel.first, panel.count, first,
-                             count, kept, kPanel);
+  const Common common =
+      keep(panel.p.mask, block.head + panel.first, block.query + panel.first, panel.count, first, count, kept, kPanel);
   for (int r = 0; r < panel.count; ++r) {
     uint32_t one = 0;
     for (int n = 0; n < kTileWords; ++n) one |= kept[n * kPanel + r];

@@ -143,8 +143,8 @@ Rows<typename N::T> copy_rows(const Input& in, const char* from, int count, int 
   return {copy, room};
 }
 
-// A tile's values. `group` elements lie between the first of so many columns, those of a register tile, and the first of
-// the next: as many as they are where rows are whole.
+// A tile's values. `group` elements lie between the first of so many columns, those of a register tile, and the first
+// of the next: as many as they are where rows are whole.
 template <class N, class E>
 struct Values {
   static constexpr int kGroup = N::kWide * N::kLanes;

@@ -174,7 +174,7 @@ void score_rows(const Panel& panel, const Rows<Row>& key, int begin, int end, co
     if (panel.count <= kFew<N>) return few(Count<kFew<N>>{});
   }
   if (reads_once<N>(panel)) return scores<N, C>(key, begin, end, query, d, scale, to, ahead);
-  if constexpr (N::kGroups && C == N::kCols) {
+  if constexpr (N::kRegroups && C == N::kCols) {
     const int number = panel.first / Scratch<N>::kPanel;
     return scores<N, C>(key, begin, end, query, d, scale, to, NextTile<N::kSums / C>{ahead, number});
   }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // AVX2 + FMA + F16C: 16 registers: 12 sums leave room for 3 columns and 1 broadcast. A panel is 3 vectors of queries, 4
 // keys by 3 sums at a time; of v 2 vectors, 6 queries by 2, since 64 columns are no multiple of 3.
+// Blocks are large, and regroup their values (experiments/0020).
 
 struct F32 {
   typedef float T;
   typedef __m256 V;
   typedef __m256i Bits;
   static constexpr int kLanes = 8, kSums = 12, kCols = 3, kWide = 2, kTurn = 4, kPowers = 8, kBlock = 192;
-  static constexpr bool kAcross = true, kGroups = true;
+  static constexpr bool kAcross = true, kRegroups = true;
 
   static V load(const float* p) { return _mm256_loadu_ps(p); }
   static V load(const Half* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
@@ -122,7 +123,7 @@ struct F64 {
   typedef __m256d V;
   typedef __m256i Bits;
   static constexpr int kLanes = 4, kSums = 12, kCols = 3, kWide = 2, kTurn = 4, kPowers = 0, kBlock = 192;
-  static constexpr bool kAcross = false, kGroups = true;
+  static constexpr bool kAcross = false, kRegroups = true;
 
   static V load(const double* p) { return _mm256_loadu_pd(p); }
   static void store(T* p, V x) { _mm256_storeu_pd(p, x); }

@@ -7,7 +7,7 @@ struct Scalar {
   typedef Float V;
   typedef uint32_t Bits;
   static constexpr int kLanes = 1, kSums = 8, kCols = 2, kWide = 2, kTurn = 4, kPowers = 0, kBlock = 96;
-  static constexpr bool kAcross = false, kGroups = false;
+  static constexpr bool kAcross = false, kRegroups = false;
 
   template <class Stored>
   static V load(const Stored* p) {

@@ -162,7 +162,8 @@ void test_powers() {
     const float x = static_cast<float>(n * (0.6931471805599453 / kSteps));
     const typename N::V at = power.near(N::set(x));
     CHECK(first_lane<N>(power.number(at)) == n, "%g is %d steps of %d", x, n, kSteps);
-    const float want = static_cast<float>(::exp2l(static_cast<long double>(n) / kSteps)), got = first_lane<N>(power.of(at));
+    const float want = static_cast<float>(::exp2l(static_cast<long double>(n) / kSteps)),
+                got = first_lane<N>(power.of(at));
     CHECK(got == want, "2^(%d / %d) is %.9g, not %.9g", n, kSteps, want, got);
   }
 }
