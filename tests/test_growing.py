@@ -147,7 +147,7 @@ def first_and_again(options):
 def test_a_new_length_enters_few_functions(name, most):
     """A bound on what a step costs that no machine's noise can shake."""
     first, again = first_and_again(CASES[name][0])
-    assert again <= 23
+    assert again <= 17
     assert 0 < first - again <= most, (first, again)
 
 

@@ -68,10 +68,11 @@ class Prepared:
     kept, a large one each time, band by band.
     """
 
-    __slots__ = ("_form", "_kept", "_plan", "geometry", "mask")
+    __slots__ = ("_form", "_kept", "_plan", "geometry", "mask", "out_shape")
 
     def __init__(self, form: Form, mask: Mask, geometry: Geometry) -> None:
         self._form, self.mask, self.geometry = form, mask, geometry
+        self.out_shape = form.out_shape
         # A mask that is one row, as in most steps of decoding, needs no `Band`.
         ranges = lower_row(mask, geometry, 0, geometry.queries) if form.keeps_rows else None
         self._kept = None if ranges is None else [form.band(ranges, geometry.keys)]
@@ -82,11 +83,6 @@ class Prepared:
         """What is computed."""
         parts = self.geometry, self.mask, *self._form.problem[2:]
         return tuple.__new__(Problem, parts)  # as Problem(...), in half the time
-
-    @property
-    def out_shape(self) -> tuple[int, ...]:
-        """Shape of the output."""
-        return self._form.out_shape
 
     @property
     def plan(self) -> Plan:
@@ -143,7 +139,7 @@ def out_of_memory(error: MemoryError, plan: Plan) -> MemoryError:
 
 def prepare(asked: Asked, bias: Bias | None) -> Prepared:
     """Check a call and make it ready for the target and the threads in force, once for equal ones that may be kept."""
-    name, lasting = (_runtime.engine(), asked), asked.lasting
+    name, lasting = (_runtime.settings().engine, asked), asked.lasting
     call = _prepared.get(name) if lasting else None
     if call is None:
         form = _form(*name)

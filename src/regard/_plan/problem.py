@@ -14,7 +14,7 @@ from regard._types import Geometry, Offsets
 from regard.biases import Bias, DenseBias, as_bias
 from regard.masks import Mask
 
-from .options import as_mask, as_offset, as_scale, as_softcap, refuse_unknown, resolve_offset
+from .options import FULL, as_mask, as_offset, as_scale, as_softcap, refuse_unknown, resolve_offset
 from .shapes import (
     Shape,
     as_shape,
@@ -156,11 +156,9 @@ def read(
     dropout: Any = None,
     **unknown: Any,
 ) -> tuple[Asked, Bias | None]:
-    """Read a call; its bias is yet to be checked with the geometry of the problem."""
+    """Read a call of NumPy's arrays, or of `Described`; its bias is yet to be checked with the problem's geometry."""
     if unknown:
         refuse_unknown(unknown)
-    if not type(query) is type(key) is type(value) is np.ndarray:
-        query, key, value = _described("query", query), _described("key", key), _described("value", value)
     if dropout is not None:
         raise UnsupportedError(
             "dropout= is not supported by this version of regard; leave it out, as one does outside of training"
@@ -170,20 +168,21 @@ def read(
         query.shape,
         key.shape,
         value.shape,
-        as_mask(mask),
-        as_offset(q_offset),
+        FULL if mask is None else as_mask(mask),
+        None if q_offset is None else as_offset(q_offset),
         (query.dtype, key.dtype, value.dtype),
         None if added is None else added.positional,
         None if sinks is None else _sinks_shape(sinks),
-        as_scale(scale),
-        as_softcap(softcap),
+        None if scale is None else as_scale(scale),
+        0.0 if softcap is None else as_softcap(softcap),
     )
     return tuple.__new__(Asked, parts), added  # in half the time of Asked(...)
 
 
 def make_problem(query: HasShapeAndDType, key: HasShapeAndDType, value: HasShapeAndDType, **options: Any) -> Problem:
     """Read and check a call, whose options are those of `read`."""
-    asked, bias = read(query, key, value, **options)
+    arrays = _described("query", query), _described("key", key), _described("value", value)
+    asked, bias = read(*arrays, **options)
     problem = asked.problem()
     if bias is not None:
         bias.check(problem.geometry)
