@@ -110,7 +110,7 @@ class Asked(NamedTuple):
             if d == 0:
                 raise ShapeError(f"query has head size 0 (shape {query}), so 1/sqrt(D) has no value: pass scale=")
             scale = 1 / math.sqrt(d)
-        geometry = self._geometry(lead, heads, max(len(query), len(key), len(value)))
+        geometry = self.geometry_like(lead, heads, max(len(query), len(key), len(value)), key[-2])
         if self.sinks is not None:
             check_sinks(self.sinks, lead, heads)
         softcap = max(self.softcap, _LEAST_SOFTCAP) if self.softcap and dtype != "float64" else self.softcap
@@ -119,16 +119,11 @@ class Asked(NamedTuple):
             self.sinks is not None, (key[:-2], value[:-2]),
         )  # fmt: skip
 
-    def geometry_like(self, checked: Geometry, most_keys: int) -> Geometry:
-        """Check what may differ from a checked call of an equal form, which may have up to ``most_keys``."""
-        lead, heads, _, _, _, rank = checked
-        keys = self.key[-2]
+    def geometry_like(self, lead: Shape, heads: int, rank: int, most_keys: int) -> Geometry:
+        """Check what may differ from a checked call of an equal form, whose heads may have up to ``most_keys``."""
+        queries, keys, mask = self.query[-2], self.key[-2], self.mask
         if keys != self.value[-2] or keys > most_keys:
             check_lengths(self.query, self.key, self.value, lead, heads)
-        return self._geometry(lead, heads, rank)
-
-    def _geometry(self, lead: Shape, heads: int, rank: int) -> Geometry:
-        queries, keys, mask = self.query[-2], self.key[-2], self.mask
         offset = resolve_offset(self.q_offset, mask, "the bias" if self.positional_bias else None, lead, queries, keys)
         geometry = tuple.__new__(Geometry, (lead, heads, queries, keys, offset, rank))  # as Geometry(...), and faster
         if not mask.fits_all:
