@@ -35,30 +35,31 @@ class Form:
     When decoding, each step has a number of keys that was never seen, and this is what it need not make anew.
     """
 
-    __slots__ = ("attend", "engine", "full", "keeps_rows", "map", "most_keys", "out_shape", "problem")
+    __slots__ = (
+        "attend", "engine", "full", "heads", "keeps_rows", "lead", "map", "most_keys", "out_shape", "problem", "rank",
+    )  # fmt: skip
 
     def __init__(self, problem: Problem, engine: _runtime.Engine) -> None:
         g = problem.geometry
         # Without the mask, whose array may be the user's, and positions, which may be many.
         self.problem = Problem(Geometry(g.lead, g.heads, g.queries, 0, 0, g.rank), Full(), *problem[2:])
         self.engine = engine
+        self.lead, self.heads, self.rank = g.lead, g.heads, g.rank  # at hand, for each step asks
         self.most_keys = most_keys(problem.total_heads, g.queries)
         self.out_shape = problem.user_shape(g.queries, problem.dv)
         self.attend = _native.Call(
             engine.target, dtype_number(problem), engine.num_threads or 0, _grid(problem), problem.group,
             engine.row_invariant,
         ).attend  # fmt: skip
-        self.full = _native.Band(_KINDS["full"], None, 0, 0, g.queries)
+        self.full = [_native.Band(_KINDS["full"], None, 0, 0, g.queries)]
         self.keeps_rows = 8 * (problem.total_heads + 2 * MAX_SPANS) <= MAX_KEPT_BYTES
         varies = problem.bias or problem.sinks
         self.map = None if varies else _native.ScoreMap(problem.scale, problem.softcap, None)
 
-    def band(self, ranges: Ranges, keys: int) -> _native.Band:
-        """Return the band of all queries that each keep the same of so many keys."""
+    def alike(self, ranges: Ranges) -> list[_native.Band]:
+        """Return the one band of all queries that each keep the same keys; ``full`` where these are all."""
         problem = self.problem
-        if ranges == (0, keys):
-            return self.full
-        return _native.Band.alike(ranges, problem.total_heads, 0, problem.geometry.queries)
+        return [_native.Band.alike(ranges, problem.total_heads, 0, problem.geometry.queries)]
 
 
 class Prepared:
@@ -68,25 +69,21 @@ class Prepared:
     kept, a large one each time, band by band.
     """
 
-    __slots__ = ("_form", "_kept", "_plan", "geometry", "mask")
+    __slots__ = ("_form", "_kept", "_plan", "geometry", "mask", "out_shape")
 
     def __init__(self, form: Form, mask: Mask, geometry: Geometry) -> None:
         self._form, self.mask, self.geometry = form, mask, geometry
+        self.out_shape = form.out_shape
+        self._plan: Plan | None = None
         # A mask that is one row, as in most steps of decoding, needs no `Band`.
         ranges = lower_row(mask, geometry, 0, geometry.queries) if form.keeps_rows else None
-        self._kept = None if ranges is None else [form.band(ranges, geometry.keys)]
-        self._plan: Plan | None = None
+        self._kept = None if ranges is None else form.full if ranges == (0, geometry.keys) else form.alike(ranges)
 
     @property
     def problem(self) -> Problem:
         """What is computed."""
         parts = self.geometry, self.mask, *self._form.problem[2:]
         return tuple.__new__(Problem, parts)  # as Problem(...), in half the time
-
-    @property
-    def out_shape(self) -> tuple[int, ...]:
-        """Shape of the output."""
-        return self._form.out_shape
 
     @property
     def plan(self) -> Plan:
@@ -143,11 +140,14 @@ def out_of_memory(error: MemoryError, plan: Plan) -> MemoryError:
 
 def prepare(asked: Asked, bias: Bias | None) -> Prepared:
     """Check a call and make it ready for the target and the threads in force, once for equal ones that may be kept."""
-    name, lasting = (_runtime.engine(), asked), asked.lasting
+    engine = _runtime.settings().engine
+    name, lasting = (engine, asked), asked.lasting
     call = _prepared.get(name) if lasting else None
     if call is None:
-        form = _form(*name)
-        call = Prepared(form, asked.mask, asked.geometry_like(form.problem.geometry, form.most_keys))
+        kind = engine, asked.form
+        form = _forms.get(kind) or _keep(_forms, kind, Form(asked.problem(), engine))
+        geometry = asked.geometry_like(form.lead, form.heads, form.rank, form.most_keys)
+        call = Prepared(form, asked.mask, geometry)
         if lasting:
             _keep(_prepared, name, call)
     if bias is not None:
@@ -158,12 +158,6 @@ def prepare(asked: Asked, bias: Bias | None) -> Prepared:
 # Each step of a dict is whole, whatever other threads do and wherever a fork comes.
 _prepared: dict[tuple[_runtime.Engine, Asked], Prepared] = {}
 _forms: dict[tuple[_runtime.Engine, tuple[Any, ...]], Form] = {}
-
-
-def _form(engine: _runtime.Engine, asked: Asked) -> Form:
-    name = engine, asked.form
-    form = _forms.get(name)
-    return form or _keep(_forms, name, Form(asked.problem(), engine))
 
 
 def _keep(kept: dict[_K, _T], name: _K, made: _T) -> _T:

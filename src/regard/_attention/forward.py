@@ -186,7 +186,7 @@ def attention(
     operands = Operands.of(query, key, value, bias, sinks)
     call, target = _prepare(operands, out, mask, q_offset, scale, softcap, dropout, unknown)
     call.run(operands, target)
-    result: _ArrayT = _handed_back(operands, target, out)
+    result: _ArrayT = operands.library.give(target) if out is None else out
     return result
 
 
@@ -242,7 +242,7 @@ def attention_forward(
     state = library.empty(target.shape, dtype) if aux.state else None
     call.run(operands, target, state, row_max, row_sum, lse)
     weights = Weights(call.plan, operands, row_max, row_sum)
-    result, given_lse = _handed_back(operands, target, out), library.give(lse)
+    result, given_lse = library.give(target) if out is None else out, library.give(lse)
     partial = None if state is None else AttentionState(library.give(state), given_lse)
     return ForwardResult(result, weights, operands, call.plan, given_lse if aux.lse else None, partial)
 
@@ -304,23 +304,14 @@ def _prepare(
     """Check the call, and find or make the array of the result."""
     if unknown:
         refuse_unknown(unknown)
-    call = _engine.prepare(
-        *read(
-            operands.query, operands.key, operands.value, mask, operands.bias, q_offset, scale, softcap, operands.sinks,
-            dropout,
-        )
-    )  # fmt: skip
-    library, dtype = operands.library, operands.query.dtype
+    query, key, value, bias, sinks, library = operands
+    asked, added = read(query, key, value, mask, bias, q_offset, scale, softcap, sinks, dropout)
+    call = _engine.prepare(asked, added)
     if out is None:
-        return call, library.empty(call.out_shape, dtype)
-    target = check_out(out, call.out_shape, dtype, operands, call.problem.mask)
+        return call, library.empty(call.out_shape, query.dtype)
+    target = check_out(out, call.out_shape, query.dtype, operands, call.mask)
     library.wrote(out)  # beforehand: a call that is interrupted has written, too
     return call, target
-
-
-def _handed_back(operands: Operands, target: Array, out: Any) -> Any:
-    """Return what was computed as the user knows it: ``out``, or the new array in the library's form."""
-    return operands.library.give(target) if out is None else out
 
 
 def _as_aux(aux: Any) -> Aux:

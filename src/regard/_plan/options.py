@@ -15,7 +15,7 @@ from regard.biases import Bias
 from regard.masks import Dense, Full, Mask
 from regard.masks._arguments import as_array
 
-_FULL = Full()
+FULL = Full()
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -72,9 +72,10 @@ def refuse_positional(extra: tuple[Any, ...]) -> NoReturn:
 def as_mask(mask: Any) -> Mask:
     """Return the mask that is meant; a bool array becomes `Dense`."""
     if mask is None:
-        return _FULL
-    if isinstance(mask, Mask):
-        return mask
+        return FULL
+    if Mask in type(mask).__mro__:  # isinstance() of an abstract class is Python's, and takes three times as long
+        known: Mask = mask
+        return known
     if isinstance(mask, list | tuple) or library_of("mask", mask) is not None:
         return Dense(as_array("mask", mask))
     hint = " (causal attention is mask=rg.Causal())" if isinstance(mask, bool | str) else ""

@@ -14,7 +14,7 @@ from regard._types import Geometry, Offsets
 from regard.biases import Bias, DenseBias, as_bias
 from regard.masks import Mask
 
-from .options import as_mask, as_offset, as_scale, as_softcap, refuse_unknown, resolve_offset
+from .options import FULL, as_mask, as_offset, as_scale, as_softcap, refuse_unknown, resolve_offset
 from .shapes import (
     Shape,
     as_shape,
@@ -110,7 +110,7 @@ class Asked(NamedTuple):
             if d == 0:
                 raise ShapeError(f"query has head size 0 (shape {query}), so 1/sqrt(D) has no value: pass scale=")
             scale = 1 / math.sqrt(d)
-        geometry = self._geometry(lead, heads, max(len(query), len(key), len(value)))
+        geometry = self.geometry_like(lead, heads, max(len(query), len(key), len(value)), key[-2])
         if self.sinks is not None:
             check_sinks(self.sinks, lead, heads)
         softcap = max(self.softcap, _LEAST_SOFTCAP) if self.softcap and dtype != "float64" else self.softcap
@@ -119,16 +119,11 @@ class Asked(NamedTuple):
             self.sinks is not None, (key[:-2], value[:-2]),
         )  # fmt: skip
 
-    def geometry_like(self, checked: Geometry, most_keys: int) -> Geometry:
-        """Check what may differ from a checked call of an equal form, which may have up to ``most_keys``."""
-        lead, heads, _, _, _, rank = checked
-        keys = self.key[-2]
+    def geometry_like(self, lead: Shape, heads: int, rank: int, most_keys: int) -> Geometry:
+        """Check what may differ from a checked call of an equal form, whose heads may have up to ``most_keys``."""
+        queries, keys, mask = self.query[-2], self.key[-2], self.mask
         if keys != self.value[-2] or keys > most_keys:
             check_lengths(self.query, self.key, self.value, lead, heads)
-        return self._geometry(lead, heads, rank)
-
-    def _geometry(self, lead: Shape, heads: int, rank: int) -> Geometry:
-        queries, keys, mask = self.query[-2], self.key[-2], self.mask
         offset = resolve_offset(self.q_offset, mask, "the bias" if self.positional_bias else None, lead, queries, keys)
         geometry = tuple.__new__(Geometry, (lead, heads, queries, keys, offset, rank))  # as Geometry(...), and faster
         if not mask.fits_all:
@@ -156,11 +151,9 @@ def read(
     dropout: Any = None,
     **unknown: Any,
 ) -> tuple[Asked, Bias | None]:
-    """Read a call; its bias is yet to be checked with the geometry of the problem."""
+    """Read a call of NumPy's arrays, or of `Described`; its bias is yet to be checked with the problem's geometry."""
     if unknown:
         refuse_unknown(unknown)
-    if not type(query) is type(key) is type(value) is np.ndarray:
-        query, key, value = _described("query", query), _described("key", key), _described("value", value)
     if dropout is not None:
         raise UnsupportedError(
             "dropout= is not supported by this version of regard; leave it out, as one does outside of training"
@@ -170,20 +163,21 @@ def read(
         query.shape,
         key.shape,
         value.shape,
-        as_mask(mask),
-        as_offset(q_offset),
+        FULL if mask is None else as_mask(mask),
+        None if q_offset is None else as_offset(q_offset),
         (query.dtype, key.dtype, value.dtype),
         None if added is None else added.positional,
         None if sinks is None else _sinks_shape(sinks),
-        as_scale(scale),
-        as_softcap(softcap),
+        None if scale is None else as_scale(scale),
+        0.0 if softcap is None else as_softcap(softcap),
     )
     return tuple.__new__(Asked, parts), added  # in half the time of Asked(...)
 
 
 def make_problem(query: HasShapeAndDType, key: HasShapeAndDType, value: HasShapeAndDType, **options: Any) -> Problem:
     """Read and check a call, whose options are those of `read`."""
-    asked, bias = read(query, key, value, **options)
+    arrays = _described("query", query), _described("key", key), _described("value", value)
+    asked, bias = read(*arrays, **options)
     problem = asked.problem()
     if bias is not None:
         bias.check(problem.geometry)
