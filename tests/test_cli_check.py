@@ -225,6 +225,7 @@ MESSAGES = [
         ["attention.py:attention", "--dtype", "yes"],
         "--dtype is 'yes'; check knows float32, float64, float16, bfloat16: pass one of them",
     ),
+    (["attention.py:attention", "--dtype", "9" * 5000], "9'; check knows float32, float64, float16, bfloat16: pass"),
     (["attention.py:attention", "--expected", "NO_MAX"], "--expected is 'NO_MAX'; write a finding and why"),
     (["m:f", "--replay", "NO_MAXX"], "no finding is called 'NO_MAXX'; did you mean NO_MAX"),
     (["attention.py:attention", "--junit", "no/such"], "cannot be written (No such file or directory); name another"),
@@ -233,7 +234,7 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), MESSAGES, ids=[" ".join(arguments) for arguments, _ in MESSAGES])
+@pytest.mark.parametrize(("arguments", "said"), MESSAGES, ids=[" ".join(arguments)[:80] for arguments, _ in MESSAGES])
 def test_what_is_refused_is_told_in_one_line(check, arguments, said):
     code, out, err = check(*arguments)
     assert (code, out) == (2, "")

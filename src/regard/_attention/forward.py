@@ -11,7 +11,7 @@ from regard import _engine
 from regard._arrays import HasShapeAndDType, Operands, as_input, check_out
 from regard._attention.weights import Weights
 from regard._engine import Prepared
-from regard._errors import UnsupportedError
+from regard._errors import UnsupportedError, written
 from regard._plan import Plan, make_plan, make_problem, read
 from regard._plan.options import refuse_positional, refuse_unknown
 from regard._types import Array, score_dtype
@@ -328,4 +328,4 @@ def _as_aux(aux: Any) -> Aux:
         return Aux()
     if isinstance(aux, Aux):
         return aux
-    raise UnsupportedError(f"aux is {aux!r} of type {type(aux).__name__}; pass rg.Aux(lse=..., state=...)")
+    raise UnsupportedError(f"aux is {written(aux)} of type {type(aux).__name__}; pass rg.Aux(lse=..., state=...)")

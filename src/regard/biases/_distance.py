@@ -271,7 +271,9 @@ class T5Bias(DistanceBias):
                 "distances have a bucket of their own, and below 2**31"
             )
         if not isinstance(bidirectional, bool | np.bool_):
-            raise ShapeError(f"T5Bias: bidirectional is {bidirectional!r}; it is True (encoder) or False (decoder)")
+            raise ShapeError(
+                f"T5Bias: bidirectional is {written(bidirectional)}; it is True (encoder) or False (decoder)"
+            )
         self._hold(held)
         object.__setattr__(self, "bidirectional", bool(bidirectional))
         object.__setattr__(self, "max_distance", int(max_distance))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from regard._errors import DTypeError, ShapeError
+from regard._errors import DTypeError, ShapeError, written
 from regard._fit import as_size
 from regard._libraries import as_dtype
 from regard._types import FLOAT_DTYPES, Array
@@ -92,5 +92,7 @@ def _as_dtype(dtype: Any) -> np.dtype[Any]:
     except TypeError:
         given = None
     if given is None or given.name not in FLOAT_DTYPES or not given.isnative:
-        raise DTypeError(f"dtype is {dtype!r}; sinusoids come as {', '.join(FLOAT_DTYPES)}: pass dtype=np.float32")
+        raise DTypeError(
+            f"dtype is {written(dtype)}; sinusoids come as {', '.join(FLOAT_DTYPES)}: pass dtype=np.float32"
+        )
     return given
