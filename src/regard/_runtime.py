@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +14,7 @@ import numpy as np
 
 from regard import _native
 from regard._cached import cached_attribute
-from regard._errors import UnsupportedError, written
+from regard._errors import UnsupportedError, refuse_unknown, written
 from regard._types import as_int
 
 if TYPE_CHECKING:
@@ -221,9 +220,7 @@ def config(
     ...     print(rg.plan(x, x, x).target)
     scalar
     """
-    for name in unknown:
-        meant = "".join(f"; did you mean {close}=?" for close in get_close_matches(name, _CONFIGURED, n=1))
-        raise TypeError(f"there is no setting {name!r}{meant}; the settings are {', '.join(_CONFIGURED)}")
+    refuse_unknown(unknown, _CONFIGURED, "there is no setting", "the settings are")
     changes: dict[str, Any] = {}
     if num_threads is not None:
         changes["num_threads"] = _check_threads(num_threads, "num_threads")
