@@ -153,7 +153,7 @@ def test_picture_of_a_batch_entry(plan):
         drawn = mask.picture(9, 9, batch=batch, tile_keys=rg.plan(*[like(2, 1, 9, 64)] * 3, mask=mask).tile_keys)
         assert str(drawn) in plan(*asked, "--batch", batch)[1]
         of_six = plan("3,2,1,9,64", *asked[1:], "--batch", 4 + batch)[1]  # entry (2, batch) of (3, 2)
-        assert str(drawn) in of_six
+        assert str(drawn).replace(f"batch entry {batch}", f"batch entry 2, {batch}") in of_six
         apart = plan("2,1,9,64", "--q-offset", "1,2", "--mask", "Causal()", "--picture", "--batch", batch)[1]
         assert f"the first at position {1 + batch}" in apart
     assert (
@@ -161,6 +161,23 @@ def test_picture_of_a_batch_entry(plan):
         == "regard: --batch is 2, and the scores (2, 1, 9, 9) have 2 batch entries, which count from 0\n"
     )
     assert plan("9,64", "--picture", "--batch", 1)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "mask", ["Causal()", "KeyLengths(9)", "KeyLengths([9])", "KeyLengths([3, 9])", "KeyLengths([[3], [1], [9]])"]
+)
+def test_a_picture_names_the_batch_entry_of_the_scores(plan, mask):
+    """Whatever axes of its own the mask has."""
+    out = plan("3,2,4,9,64", "--mask", mask, "--picture", "--batch", 5, "--head", 3)[1]
+    assert f"{mask}: 9 queries down, 9 keys across, batch entry 2, 1, head 3\n" in out
+
+
+def test_a_picture_of_a_table_with_heads(plan, tmp_path):
+    table = np.random.default_rng(0).random((1, 3, 9, 9)) < 0.5
+    np.save(tmp_path / "mask.npy", table)
+    out = plan("2,3,9,64", "--mask", f"Dense('{tmp_path / 'mask.npy'}')", "--picture", "--batch", 1, "--head", 2)[1]
+    assert "batch entry 1, head 2\n" in out
+    assert "\n".join(" ".join("■" if kept else "·" for kept in row) for row in table[0, 2]) in out
 
 
 # --- files ----------------------------------------------------------------------------------------
