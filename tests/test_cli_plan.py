@@ -294,6 +294,11 @@ def test_a_file_of_more_axes_than_old_numpy_has(plan):
         (["4,4", "--mask", "exec('x')"], "--mask, column 1: there is no mask exec"),
         (["4,4", "--mask", "Dense([[True]]) & x\x1b[2J"], "--mask, column "),
         (["4,4", "--mask", "PerHead([Causal()] )", "--picture", "--head", "-1"], "head is -1"),
+        (
+            ["2,4,9,64", "--batch", "1"],
+            "regard: --batch 1 says what a picture shows: add --picture, or leave --batch out",
+        ),
+        (["4,9,64", "--head", "0", "--json"], "--head 0 says what a picture shows: add --picture, or leave --head out"),
         (["2,20,64", "--mask", "Dense([[True, False]])"], "the mask has shape (1, 2)"),
     ],
     ids=lambda value: ascii(" ".join(value)[:40]) if isinstance(value, list) else "",

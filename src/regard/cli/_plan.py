@@ -57,18 +57,19 @@ class PlanRequest:
     threads: int | None
     target: str | None
     picture: bool
-    batch: int
-    head: int
+    batch: int | None
+    head: int | None
     as_json: bool
 
 
 def show_plan(asked: PlanRequest) -> None:
     """Print the plan of the call that was asked for."""
+    _refuse_without_effect(asked)
     try:
         made = _made(asked)
     except RegardError as error:
         raise in_shell(error) from None
-    picture = _picture(made, asked.batch, asked.head) if asked.picture else None
+    picture = _picture(made, asked.batch or 0, asked.head or 0) if asked.picture else None
     if asked.as_json:
         facts = {**made.facts(), **({"picture": picture} if picture else {})}
         sys.stdout.write(json.dumps(facts, indent=2) + "\n")
@@ -77,6 +78,12 @@ def show_plan(asked: PlanRequest) -> None:
     console.print(_table(made))
     if picture:
         console.print(Text(picture), soft_wrap=True)
+
+
+def _refuse_without_effect(asked: PlanRequest) -> None:
+    for option, number in (("--batch", asked.batch), ("--head", asked.head)):
+        if number is not None and not asked.picture:
+            raise RegardError(f"{option} {number} says what a picture shows: add --picture, or leave {option} out")
 
 
 def _made(asked: PlanRequest) -> Plan:
