@@ -10,11 +10,10 @@ from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from regard import _native
 from regard._cached import cached_attribute
 from regard._errors import UnsupportedError, refuse_unknown, written
+from regard._fit import as_flag
 from regard._types import as_int
 
 if TYPE_CHECKING:
@@ -207,10 +206,10 @@ def config(
     Raises
     ------
     TypeError
-        ``row_invariant`` is no bool, or there is no setting of that name.
+        There is no setting of that name.
     UnsupportedError
-        The value is out of range, or this machine cannot run the target, or the operating system refuses it to this
-        process; the message lists those that it can.
+        The value is out of range, or no bool; or this machine cannot run the target, or the operating system refuses
+        it to this process; the message lists those that it can.
 
     Examples
     --------
@@ -228,7 +227,5 @@ def config(
         changes["target"] = _check_target(target, "target")
         changes["source"] = "config(target=...)"
     if row_invariant is not None:
-        if not isinstance(row_invariant, bool | np.bool_):
-            raise TypeError(f"row_invariant is {written(row_invariant)}; it must be True or False")
-        changes["row_invariant"] = bool(row_invariant)
+        changes["row_invariant"] = as_flag("row_invariant", row_invariant)
     return Configuration(changes)
