@@ -64,10 +64,15 @@ def answer(asked: CheckRequest) -> int:
 def _refuse_together(asked: CheckRequest) -> None:
     """Refuse options of which one would be without effect."""
     given = {"TARGET": asked.target is not None, "--list": asked.list_names, "--explain": asked.explain is not None}
+    if asked.target is None:  # of a check, which there is none of
+        given |= {"--replay": asked.replay is not None, "--junit": asked.junit is not None}
     several = [name for name, is_given in given.items() if is_given]
-    if len(several) > 1:
+    if len(several) > 1 and (asked.list_names or asked.explain is not None):
         raise RegardError(f"{' and '.join(several)} ask for different things; leave all but one out")
-    printing = {"--json": asked.as_json, "--replay": asked.replay is not None, "--junit -": asked.junit == STREAM}
+    if asked.as_json and asked.replay is not None:
+        raise RegardError("--json prints the report, and --replay gives a program in its place; leave one out")
+    replayed = asked.replay is not None and asked.output == STREAM
+    printing = {"--json": asked.as_json, "--replay": replayed, "--junit -": asked.junit == STREAM}
     several = [name for name, prints in printing.items() if prints]
     if len(several) > 1:
         raise RegardError(f"{' and '.join(several)} both print to stdout; leave one out")
