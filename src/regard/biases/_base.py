@@ -194,6 +194,11 @@ class DenseBias(Bias):
         float, ``(Sq, Skv)`` or of the rank of the scores, each axis 1 or full; neither copied nor expanded. −inf
         drops the pair as a mask does.
 
+    Raises
+    ------
+    DTypeError, ShapeError
+        If lists have no rectangular shape; and, with the scores known, if it is no array of floats, or does not fit.
+
     Examples
     --------
     >>> DenseBias(np.zeros((2, 1, 1, 7), np.float32))

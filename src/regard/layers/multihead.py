@@ -286,12 +286,17 @@ class MultiHeadAttention:
     ) -> MultiHeadResult:
         """Attend as a call of the layer does, and keep each head's part: weights on demand, logsumexp, q, k and v.
 
-        Parameters, shapes and errors are those of the call.
+        Parameters and shapes are those of the call.
 
         Returns
         -------
         regard.layers.MultiHeadResult
             ``.out`` has the bits of the call; ``.weights`` are computed when indexed.
+
+        Raises
+        ------
+        RegardError, TypeError
+            As the call.
         """
         _refuse(unknown)
         key = query if key is None and value is None else key
