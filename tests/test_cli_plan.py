@@ -11,6 +11,7 @@ import pytest
 import regard as rg
 from regard.cli.__main__ import main
 from regard.cli._bias import LEAVES as BIASES
+from regard.cli._shell import BENCH, CHECK, PLAN, in_shell
 
 
 @pytest.fixture
@@ -288,6 +289,7 @@ def test_a_file_of_more_axes_than_old_numpy_has(plan):
         (["4,4", "--threads", "100000"], "regard: --threads is 100000"),
         (["4,4", "--target", "avx1024"], "regard: --target is 'avx1024'"),
         (["4,4", "--bias", "4,5"], "the bias has shape (4, 5)"),
+        (["1,8,20,64", "--sinks", "4"], "regard: --sinks has shape (4,)"),
         (["4,4", "--bias", "Alibi"], "--bias, column 1: Alibi needs parentheses: Alibi(...)"),
         (["1,8,4,4", "--bias", "Alibi(4)"], "holds 4 heads and the scores have 8"),
         (["4,4", "--bias", "__import__('os')"], "--bias, column 1: there is no bias __import__"),
@@ -345,3 +347,19 @@ def test_help_is_enough(plan, monkeypatch):
         if word[0] != "_" and word not in ("Mask", "from_function") and "_" not in word[:1]:
             assert word in said
     assert "(batch, heads, queries, head size)" in said
+
+
+@pytest.mark.parametrize(
+    ("message", "names", "said"),
+    [
+        ("scale is 1: pass scale=-1, or scale=", PLAN, "--scale is 1: pass --scale -1, or --scale"),
+        ('pass q_offset="end"; q_offset counts', PLAN, "pass --q-offset end; --q-offset counts"),
+        ("write bias=(Alibi(8)) or mask='x.npy'", PLAN, "write --bias (Alibi(8)) or --mask 'x.npy'"),
+        ("num_kv_heads= is a rescale=2", PLAN, "num_kv_heads= is a rescale=2"),
+        ("budget_s is -1; see strict=True, expected=, layout='bhsd'", CHECK,
+         "--budget is -1; see --strict, --expected, --layout bhsd"),
+        ("threads is 0 and threads is 1", BENCH, "--threads is 0 and threads is 1"),
+    ],
+)  # fmt: skip
+def test_messages_in_a_shells_words(message, names, said):
+    assert in_shell(message, names) == said

@@ -23,7 +23,7 @@ from regard.check import Apart, Finding, Report, check_apart
 from ._catalogue import entry_of, show_explanation, show_list, write_explanation, write_list
 from ._console import STREAM, print_file, text_console, utf8
 from ._printable import printable
-from ._shell import check_in_shell
+from ._shell import CHECK, in_shell
 
 # Exit code where nothing was checked.
 NOTHING = 2
@@ -89,7 +89,7 @@ def _show_check(target: str, asked: CheckRequest) -> int:
         with _bar(target) as progress:
             apart = check_apart(target, timeout_s=asked.timeout, progress=progress, **options)
     except (ValueError, TypeError) as error:
-        raise RegardError(check_in_shell(str(error))) from None
+        raise RegardError(in_shell(str(error), CHECK)) from None
     report = apart.report
     if asked.junit is not None:
         _write(asked.junit, report.junit(), "--junit")
@@ -186,7 +186,7 @@ def _panel(finding: Finding, target: str) -> Panel:
     head, *lines = (printable(line.removeprefix("  ")) for line in str(finding).splitlines())
     title, _, certainty = head.partition("  ")
     texts = [*lines[:1], certainty.strip("()"), *(line for line in lines[1:] if not line.startswith(_ADVICE))]
-    advice = [("why", "", finding.why), ("mend", "", check_in_shell(finding.mend))]
+    advice = [("why", "", finding.why), ("mend", "", in_shell(finding.mend, CHECK))]
     if finding.script:
         advice.append(("show", "", f"regard check {target} --replay {finding.name}"))
     body = Group(Text("\n".join(texts)), _pairs(advice))

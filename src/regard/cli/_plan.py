@@ -31,7 +31,7 @@ from ._console import text_console
 from ._mask import parse_mask
 from ._npy import Npy, npy_file
 from ._printable import printable
-from ._shell import in_shell
+from ._shell import PLAN, in_shell
 
 _SHAPE = re.compile(r"[(\[]?\s*-?[0-9]{1,19}(\s*,\s*-?[0-9]{1,19})*\s*,?\s*[)\]]?")
 _INTEGERS = re.compile(r"-?[0-9]{1,19}(\s*,\s*-?[0-9]{1,19})*")
@@ -68,7 +68,7 @@ def show_plan(asked: PlanRequest) -> None:
     try:
         made = _made(asked)
     except RegardError as error:
-        raise in_shell(error) from None
+        raise type(error)(in_shell(str(error), PLAN)) from None
     picture = _picture(made, asked.batch or 0, asked.head or 0) if asked.picture else None
     if asked.as_json:
         facts = {**made.facts(), **({"picture": picture} if picture else {})}
