@@ -147,6 +147,13 @@ def test_a_program_is_the_same_in_every_encoding(check):
     compile(script, "replay.py", "exec")
 
 
+def test_a_program_in_a_file_leaves_stdout_to_the_junit_report(check):
+    code, out, err = check("attention.py:attention", "--replay", "SCALE_MISSING", "-o", "replay.py", "--junit", "-")
+    assert (code, err) == (1, "")
+    assert out.startswith("<?xml")
+    assert "SCALE_MISSING" in Path("replay.py").read_text()
+
+
 def test_words_that_are_no_text(check):
     code, out, _ = check(f"{HOSTILE}:loud", "--json", "--junit", "report.xml")
     assert code == 1
@@ -208,7 +215,11 @@ MESSAGES = [
     ([], "regard check needs a function: module:function or file.py:function; or --list"),
     (["attention.py:attention", "--list"], "TARGET and --list ask for different things; leave all but one out"),
     (["--list", "--explain", "NO_MAX"], "--list and --explain ask for different things"),
-    (["m:f", "--json", "--replay", "NO_MAX"], "--json and --replay both print to stdout; leave one out"),
+    (["--explain", "NO_MAX", "--replay", "NO_MAX"], "--explain and --replay ask for different things; leave all but"),
+    (["--list", "--junit", "x.xml"], "--list and --junit ask for different things; leave all but one out"),
+    (["--replay", "NO_MAX", "--junit", "x.xml"], "regard check needs a function"),
+    (["m:f", "--json", "--replay", "NO_MAX"], "--json prints the report, and --replay gives a program in its place;"),
+    (["m:f", "--json", "--replay", "NO_MAX", "-o", "x.py"], "--replay gives a program in its place; leave one out"),
     (["m:f", "--json", "--junit", "-"], "--json and --junit - both print to stdout; leave one out"),
     (["m:f", "--replay", "NO_MAX", "--junit", "-"], "--replay and --junit - both print to stdout; leave one out"),
     (["m:f", "-o", "x.py"], "-o x.py is the file of a program; name a finding with --replay, or leave -o out"),
@@ -225,6 +236,7 @@ MESSAGES = [
         ["attention.py:attention", "--dtype", "yes"],
         "--dtype is 'yes'; check knows float32, float64, float16, bfloat16: pass one of them",
     ),
+    (["attention.py:attention", "--dtype", "9" * 5000], "9'; check knows float32, float64, float16, bfloat16: pass"),
     (["attention.py:attention", "--expected", "NO_MAX"], "--expected is 'NO_MAX'; write a finding and why"),
     (["m:f", "--replay", "NO_MAXX"], "no finding is called 'NO_MAXX'; did you mean NO_MAX"),
     (["attention.py:attention", "--junit", "no/such"], "cannot be written (No such file or directory); name another"),
@@ -233,7 +245,7 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), MESSAGES, ids=[" ".join(arguments) for arguments, _ in MESSAGES])
+@pytest.mark.parametrize(("arguments", "said"), MESSAGES, ids=[" ".join(arguments)[:80] for arguments, _ in MESSAGES])
 def test_what_is_refused_is_told_in_one_line(check, arguments, said):
     code, out, err = check(*arguments)
     assert (code, out) == (2, "")

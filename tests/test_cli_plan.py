@@ -11,6 +11,7 @@ import pytest
 import regard as rg
 from regard.cli.__main__ import main
 from regard.cli._bias import LEAVES as BIASES
+from regard.cli._shell import BENCH, CHECK, PLAN, in_shell
 
 
 @pytest.fixture
@@ -153,7 +154,7 @@ def test_picture_of_a_batch_entry(plan):
         drawn = mask.picture(9, 9, batch=batch, tile_keys=rg.plan(*[like(2, 1, 9, 64)] * 3, mask=mask).tile_keys)
         assert str(drawn) in plan(*asked, "--batch", batch)[1]
         of_six = plan("3,2,1,9,64", *asked[1:], "--batch", 4 + batch)[1]  # entry (2, batch) of (3, 2)
-        assert str(drawn) in of_six
+        assert str(drawn).replace(f"batch entry {batch}", f"batch entry 2, {batch}") in of_six
         apart = plan("2,1,9,64", "--q-offset", "1,2", "--mask", "Causal()", "--picture", "--batch", batch)[1]
         assert f"the first at position {1 + batch}" in apart
     assert (
@@ -161,6 +162,23 @@ def test_picture_of_a_batch_entry(plan):
         == "regard: --batch is 2, and the scores (2, 1, 9, 9) have 2 batch entries, which count from 0\n"
     )
     assert plan("9,64", "--picture", "--batch", 1)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "mask", ["Causal()", "KeyLengths(9)", "KeyLengths([9])", "KeyLengths([3, 9])", "KeyLengths([[3], [1], [9]])"]
+)
+def test_a_picture_names_the_batch_entry_of_the_scores(plan, mask):
+    """Whatever axes of its own the mask has."""
+    out = plan("3,2,4,9,64", "--mask", mask, "--picture", "--batch", 5, "--head", 3)[1]
+    assert f"{mask}: 9 queries down, 9 keys across, batch entry 2, 1, head 3\n" in out
+
+
+def test_a_picture_of_a_table_with_heads(plan, tmp_path):
+    table = np.random.default_rng(0).random((1, 3, 9, 9)) < 0.5
+    np.save(tmp_path / "mask.npy", table)
+    out = plan("2,3,9,64", "--mask", f"Dense('{tmp_path / 'mask.npy'}')", "--picture", "--batch", 1, "--head", 2)[1]
+    assert "batch entry 1, head 2\n" in out
+    assert "\n".join(" ".join("■" if kept else "·" for kept in row) for row in table[0, 2]) in out
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -271,12 +289,18 @@ def test_a_file_of_more_axes_than_old_numpy_has(plan):
         (["4,4", "--threads", "100000"], "regard: --threads is 100000"),
         (["4,4", "--target", "avx1024"], "regard: --target is 'avx1024'"),
         (["4,4", "--bias", "4,5"], "the bias has shape (4, 5)"),
+        (["1,8,20,64", "--sinks", "4"], "regard: --sinks has shape (4,)"),
         (["4,4", "--bias", "Alibi"], "--bias, column 1: Alibi needs parentheses: Alibi(...)"),
         (["1,8,4,4", "--bias", "Alibi(4)"], "holds 4 heads and the scores have 8"),
         (["4,4", "--bias", "__import__('os')"], "--bias, column 1: there is no bias __import__"),
         (["4,4", "--mask", "exec('x')"], "--mask, column 1: there is no mask exec"),
         (["4,4", "--mask", "Dense([[True]]) & x\x1b[2J"], "--mask, column "),
         (["4,4", "--mask", "PerHead([Causal()] )", "--picture", "--head", "-1"], "head is -1"),
+        (
+            ["2,4,9,64", "--batch", "1"],
+            "regard: --batch 1 says what a picture shows: add --picture, or leave --batch out",
+        ),
+        (["4,9,64", "--head", "0", "--json"], "--head 0 says what a picture shows: add --picture, or leave --head out"),
         (["2,20,64", "--mask", "Dense([[True, False]])"], "the mask has shape (1, 2)"),
     ],
     ids=lambda value: ascii(" ".join(value)[:40]) if isinstance(value, list) else "",
@@ -323,3 +347,19 @@ def test_help_is_enough(plan, monkeypatch):
         if word[0] != "_" and word not in ("Mask", "from_function") and "_" not in word[:1]:
             assert word in said
     assert "(batch, heads, queries, head size)" in said
+
+
+@pytest.mark.parametrize(
+    ("message", "names", "said"),
+    [
+        ("scale is 1: pass scale=-1, or scale=", PLAN, "--scale is 1: pass --scale -1, or --scale"),
+        ('pass q_offset="end"; q_offset counts', PLAN, "pass --q-offset end; --q-offset counts"),
+        ("write bias=(Alibi(8)) or mask='x.npy'", PLAN, "write --bias (Alibi(8)) or --mask 'x.npy'"),
+        ("num_kv_heads= is a rescale=2", PLAN, "num_kv_heads= is a rescale=2"),
+        ("budget_s is -1; see strict=True, expected=, layout='bhsd'", CHECK,
+         "--budget is -1; see --strict, --expected, --layout bhsd"),
+        ("threads is 0 and threads is 1", BENCH, "--threads is 0 and threads is 1"),
+    ],
+)  # fmt: skip
+def test_messages_in_a_shells_words(message, names, said):
+    assert in_shell(message, names) == said

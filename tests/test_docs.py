@@ -1,4 +1,4 @@
-"""Every example in a docstring, and every block of Python in the README, is run."""
+"""Every example in a docstring, and every block of Python in the README, is run; what may raise says so."""
 
 import doctest
 import importlib
@@ -46,6 +46,36 @@ def test_public_functions_have_an_example():
         rg.check,
     ):
         assert ">>>" in function.__doc__, function.__name__
+
+
+# They raise nothing: values, what calls return, and the errors themselves.
+QUIET = {"Aux", "ForwardResult", "Full", "Empty", "Causal", "Materialised", "Gradients", "Bounds", "AttentionOutputs"}
+QUIET |= {"MultiHeadResult", "JoinedWeights"}
+
+
+def public(name):
+    """Functions and classes that a module has of its own or of its package, by name."""
+    module = importlib.import_module(name)
+    whole = hasattr(module, "__path__")
+    for member, value in vars(module).items():
+        home = getattr(value, "__module__", None) or ""
+        of_it = home.startswith(name) if whole else home == name
+        if of_it and callable(value) and not member.startswith("_"):
+            yield member, value
+
+
+MODULES_OF_USERS = ["regard", "regard.reference", "regard.onnx", "regard.positions", "regard.layers", "regard.numerics"]
+
+
+@pytest.mark.parametrize("name", MODULES_OF_USERS)
+def test_what_may_raise_says_what(name):
+    found = dict(public(name))
+    assert found
+    for member, value in found.items():
+        if member not in QUIET and not (isinstance(value, type) and issubclass(value, Exception)):
+            assert re.search(r"^ *Raises\n *------$", value.__doc__, re.M), member
+    if name == "regard":
+        assert re.search("^ *Raises$", regard.MultiHeadAttention.forward.__doc__, re.M)
 
 
 def test_readme(tmp_path, monkeypatch):

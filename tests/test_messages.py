@@ -330,6 +330,19 @@ def test_words_that_are_not_options(name, parts):
 
 
 @pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("size", "size= is another library's argument; here write left= and right=, how many keys a query sees before"),
+        ("lefft", "Window has no argument 'lefft'; did you mean left=?; it has left, right"),
+        ("up", "Window has no argument 'up'; it has left, right"),
+    ],
+)
+def test_words_that_are_not_a_windows(name, words):
+    with pytest.raises(TypeError, match=re.escape(words)):
+        rg.Window(**{name: 3})
+
+
+@pytest.mark.parametrize(
     ("mask", "words"),
     [(lambda b, h, p, j: j <= p, "rg.from_function(f)"), (rg.Alibi([0.5]), "pass bias=Alibi([0.5])")],
 )

@@ -145,6 +145,26 @@ def test_messages_of_a_call():
         layer(q, k, v, scale=1.0)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("embed_dim", r"embed_dim= is another library's argument; here write the weights, .*from_torch\(module\)"),
+        ("add_zero_attn", "write extra_key= and extra_value="),
+        ("is_causal", r"write layer\(x, mask=rg\.Causal\(\)\), in the call"),
+        (
+            "num_head",
+            r"MultiHeadAttention has no argument 'num_head'; did you mean num_heads=\?; it has query_weight, ",
+        ),
+        ("xyz", "MultiHeadAttention has no argument 'xyz'; it has query_weight, .*, rotary$"),
+    ],
+)
+def test_arguments_that_a_layer_has_not(name, said):
+    with pytest.raises(TypeError, match=said):
+        rg.MultiHeadAttention(**{name: 8})
+    with pytest.raises(TypeError, match=said):
+        rg.MultiHeadAttention(**make(np.random.default_rng(0)), **{name: 8})
+
+
 def test_a_rotary_that_turns_in_place(rng):
     """The keys of no position are scored with queries that were not turned, whatever the function does to its x."""
     x, (w, o) = rng.standard_normal((5, 8)), rng.standard_normal((2, 8, 8))

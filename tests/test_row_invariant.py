@@ -124,4 +124,4 @@ def test_the_innermost_setting_counts(target, normal):
 
 
 def test_it_must_be_a_bool():
-    refused(TypeError, "row_invariant is 0;", "True or False", call=rg.config, row_invariant=0)
+    refused(rg.UnsupportedError, "row_invariant is 0; it is True or False", call=rg.config, row_invariant=0)

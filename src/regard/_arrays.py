@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from regard._errors import DTypeError, ShapeError, UnsupportedError
+from regard._errors import DTypeError, ShapeError, UnsupportedError, written
 from regard._libraries import (
     NUMPY,
     Library,
@@ -137,7 +137,7 @@ def require_float(name: str, given: Any) -> np.dtype[Any]:
     try:
         dtype = as_dtype(given)
     except TypeError:
-        raise DTypeError(f"{name} has dtype {given!r}, which is not a NumPy dtype: pass np.float32") from None
+        raise DTypeError(f"{name} has dtype {written(given)}, which is not a NumPy dtype: pass np.float32") from None
     if dtype.char in "efd" and dtype.isnative:  # asking for a name takes microseconds
         return dtype
     if dtype.name in FLOAT_DTYPES and dtype.isnative:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
 
 
 class RegardError(ValueError):
@@ -62,3 +63,21 @@ def listed(names: Iterable[str], most: int) -> str:
     once = list(dict.fromkeys(names))
     rest = len(once) - most
     return (", ".join(once[:most]) or "none") + (f" and {rest} more" if rest > 0 else "")
+
+
+def refuse_unknown(
+    unknown: Iterable[str], known: Collection[str], no: str, there_are: str, peers: Mapping[str, str] | None = None
+) -> None:
+    """Raise TypeError for names of arguments that do not exist; ``peers`` tells what to write for other libraries'.
+
+    Examples
+    --------
+    >>> refuse_unknown(["masks"], ("mask", "bias"), "there is no argument", "the options are")
+    Traceback (most recent call last):
+    TypeError: there is no argument 'masks'; did you mean mask=?; the options are mask, bias
+    """
+    for name in unknown:
+        if peers and name in peers:
+            raise TypeError(f"{name}= is another library's argument; here write {peers[name]}")
+        meant = "".join(f"; did you mean {close}=?" for close in get_close_matches(name, known, n=1))
+        raise TypeError(f"{no} {name!r}{meant}; {there_are} {', '.join(known)}")

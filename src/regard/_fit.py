@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard._errors import AlignmentError, DTypeError, ShapeError, written
+from regard._errors import AlignmentError, DTypeError, ShapeError, UnsupportedError, written
 from regard._libraries import as_numpy
 from regard._types import Geometry, Offsets, as_int
 
@@ -73,6 +73,13 @@ def as_finite(value: Any) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
+
+
+def as_flag(name: str, value: object) -> bool:
+    """Return True or False; a text, say, would count as True."""
+    if not isinstance(value, bool | np.bool_):
+        raise UnsupportedError(f"{name} is {written(value)}; it is True or False")
+    return bool(value)
 
 
 def as_geometry(

@@ -6,16 +6,14 @@ import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from regard import _native
 from regard._cached import cached_attribute
-from regard._errors import UnsupportedError, written
+from regard._errors import UnsupportedError, refuse_unknown, written
+from regard._fit import as_flag
 from regard._types import as_int
 
 if TYPE_CHECKING:
@@ -208,10 +206,10 @@ def config(
     Raises
     ------
     TypeError
-        ``row_invariant`` is no bool, or there is no setting of that name.
+        There is no setting of that name.
     UnsupportedError
-        The value is out of range, or this machine cannot run the target, or the operating system refuses it to this
-        process; the message lists those that it can.
+        The value is out of range, or no bool; or this machine cannot run the target, or the operating system refuses
+        it to this process; the message lists those that it can.
 
     Examples
     --------
@@ -221,9 +219,7 @@ def config(
     ...     print(rg.plan(x, x, x).target)
     scalar
     """
-    for name in unknown:
-        meant = "".join(f"; did you mean {close}=?" for close in get_close_matches(name, _CONFIGURED, n=1))
-        raise TypeError(f"there is no setting {name!r}{meant}; the settings are {', '.join(_CONFIGURED)}")
+    refuse_unknown(unknown, _CONFIGURED, "there is no setting", "the settings are")
     changes: dict[str, Any] = {}
     if num_threads is not None:
         changes["num_threads"] = _check_threads(num_threads, "num_threads")
@@ -231,7 +227,5 @@ def config(
         changes["target"] = _check_target(target, "target")
         changes["source"] = "config(target=...)"
     if row_invariant is not None:
-        if not isinstance(row_invariant, bool | np.bool_):
-            raise TypeError(f"row_invariant is {written(row_invariant)}; it must be True or False")
-        changes["row_invariant"] = bool(row_invariant)
+        changes["row_invariant"] = as_flag("row_invariant", row_invariant)
     return Configuration(changes)

@@ -76,6 +76,20 @@ def with_axes(values: Array, ndim: int) -> Array:
     return values[(None,) * (ndim - values.ndim)]
 
 
+def sum_to(values: Array, shape: tuple[int, ...]) -> Array:
+    """Sum over the axes along which an array of this shape was broadcast."""
+    wide = (1,) * (values.ndim - len(shape)) + shape
+    axes = tuple(axis for axis, (n, full) in enumerate(zip(wide, values.shape, strict=True)) if n != full)
+    total: Array = values.sum(axis=axes, keepdims=True).reshape(shape)
+    return total
+
+
+def sum_groups(values: Array, groups: int, group: int) -> Array:
+    """Sum over each group of heads, which lie along the third axis from the end."""
+    total: Array = values.reshape(*values.shape[:-3], groups, group, *values.shape[-2:]).sum(axis=-3)
+    return total
+
+
 def positions(geometry: Geometry, rows: IntArray) -> IntArray:
     """Give the absolute positions of query indices, with all axes of the scores: ``(*lead, 1, rows, 1)``.
 

@@ -16,7 +16,7 @@ from regard._arrays import Intake, Operands, require_float
 from regard._errors import DTypeError, ShapeError
 from regard._fit import as_size
 from regard._plan import Problem, make_problem
-from regard._types import Array, BoolArray, IntArray, score_dtype
+from regard._types import Array, BoolArray, IntArray, score_dtype, sum_groups, sum_to
 from regard.biases import Bias, DenseBias
 from regard.masks import Full
 
@@ -58,8 +58,12 @@ def attention(
 ) -> Any:
     """Attention in float64, materialised: O(Sq · Skv) memory, for tests and for reading.
 
-    Options, shapes and errors are those of `regard.attention`, without ``out``. The result is of the query's library,
-    in float64.
+    Options and shapes are those of `regard.attention`, without ``out``. The result is float64, of the query's library.
+
+    Raises
+    ------
+    RegardError, TypeError
+        As `regard.attention`.
 
     Examples
     --------
@@ -88,6 +92,11 @@ def attention_forward(
 
     A row that keeps no key has output 0, lse −inf and weights 0. ``precision`` is what everything is computed in;
     ``np.longdouble`` makes an oracle for float64 kernels.
+
+    Raises
+    ------
+    RegardError, TypeError
+        As `attention`; and for a ``precision`` that is no float dtype.
     """
     given = Operands.of(query, key, value, bias, sinks)
     problem, Q, K, V, biases, sink = _prepare(given, options, np.dtype(precision))
@@ -185,13 +194,14 @@ def attention_backward(
         dK = problem.scale * _weighted_sum(dS.swapaxes(-1, -2), Q, keep.swapaxes(-1, -2))
         # [/gradients]
         d_sink = None if sink is None else -delta / (1 + np.exp(lse - sink))  # the sink's value is 0: dP is too
+    of_bias = given.bias.array.shape if isinstance(given.bias, DenseBias) else g.user_shape
     give = given.library.give
     return Gradients(
-        give(_reduced(dQ, given.query.shape)),
-        give(_reduced(_ungrouped(problem, dK), given.key.shape)),
-        give(_reduced(_ungrouped(problem, dV), given.value.shape)),
-        None if given.bias is None else give(_reduced(dB, _bias_shape(problem, given.bias))),
-        None if d_sink is None or given.sinks is None else give(_reduced(d_sink.sum(axis=(-1, -2)), given.sinks.shape)),
+        give(sum_to(dQ, given.query.shape)),
+        give(sum_to(sum_groups(dK, problem.kv_heads, problem.group), given.key.shape)),
+        give(sum_to(sum_groups(dV, problem.kv_heads, problem.group), given.value.shape)),
+        None if given.bias is None else give(sum_to(dB, of_bias)),
+        None if d_sink is None or given.sinks is None else give(sum_to(d_sink.sum(axis=(-1, -2)), given.sinks.shape)),
     )
 
 
@@ -207,30 +217,17 @@ def _gradient_of_output(problem: Problem, query: Any, grad_out: Any) -> Array:
     return dO.astype(np.float64).reshape((*problem.geometry.lead, problem.geometry.heads, *want[-2:]))
 
 
-def _bias_shape(problem: Problem, bias: Bias) -> tuple[int, ...]:
-    return tuple(bias.array.shape) if isinstance(bias, DenseBias) else problem.geometry.user_shape
-
-
-def _ungrouped(problem: Problem, x: Array) -> Array:
-    """Sum over the query heads that read one kv head."""
-    total: Array = x.reshape(*x.shape[:-3], problem.kv_heads, problem.group, *x.shape[-2:]).sum(axis=-3)
-    return total
-
-
-def _reduced(x: Array, shape: tuple[int, ...]) -> Array:
-    """Sum over the axes along which an array of this shape was broadcast."""
-    wide = (1,) * (x.ndim - len(shape)) + shape
-    axes = tuple(axis for axis, (n, full) in enumerate(zip(wide, x.shape, strict=True)) if n != full)
-    total: Array = x.sum(axis=axes, keepdims=True).reshape(shape)
-    return total
-
-
 def scores(
     query: Any, key: Any, *, bias: Any = None, precision: type[np.floating[Any]] = np.float64, **options: Any
 ) -> Any:
     """Scores as the softmax gets them, ``(..., Hq, Sq, Skv)``: −inf where mask or bias drops the pair.
 
     Options and ``precision`` are those of `attention_forward`.
+
+    Raises
+    ------
+    RegardError, TypeError
+        As `attention_forward`.
 
     Examples
     --------
@@ -266,6 +263,11 @@ def online_attention(
               \quad O' = \alpha O + \sum_j e^{s_j - m'} v_j
 
     and the output is O / l at the end. Without α, what was summed under the old maximum would keep its weight.
+
+    Raises
+    ------
+    RegardError, TypeError
+        As `attention`; and for a ``block_rows`` or ``block_keys`` that is no integer above 0.
 
     References
     ----------

@@ -11,7 +11,7 @@ from regard import _engine
 from regard._arrays import HasShapeAndDType, Operands, as_input, check_out
 from regard._attention.weights import Weights
 from regard._engine import Prepared
-from regard._errors import UnsupportedError
+from regard._errors import UnsupportedError, written
 from regard._plan import Plan, make_plan, make_problem, read
 from regard._plan.options import refuse_positional, refuse_unknown
 from regard._types import Array, score_dtype
@@ -208,7 +208,7 @@ def attention_forward(
 ) -> ForwardResult:
     """Attention with what else the forward pass knows: logsumexp, weights on demand, a state to merge, the plan.
 
-    Parameters are those of `attention`, shapes and errors too; ``out`` has the same bits, unless
+    Parameters are those of `attention`, shapes too; ``out`` has the same bits, unless
     `config` is told ``row_invariant=False``.
 
     Parameters
@@ -220,6 +220,11 @@ def attention_forward(
     -------
     ForwardResult
         ``.out``, ``.lse``, ``.weights``, ``.state``, ``.plan``.
+
+    Raises
+    ------
+    RegardError, TypeError
+        As `attention`; and for an ``aux`` that is none.
 
     Examples
     --------
@@ -267,8 +272,12 @@ def plan(
     called, for every pair that other masks leave open.
 
     Parameters are those of `attention`; query, key and value may be anything with ``.shape`` and ``.dtype`` (of
-    NumPy, torch or JAX): arrays without memory, on other devices, tracers. Errors are those that the call would raise;
-    and UnsupportedError for over 2**24 heads of all batch entries, each of which is looked at.
+    NumPy, torch or JAX): arrays without memory, on other devices, tracers.
+
+    Raises
+    ------
+    RegardError, TypeError
+        As the call would raise; and UnsupportedError for over 2**24 heads of all batch entries: each is looked at.
 
     Examples
     --------
@@ -319,4 +328,4 @@ def _as_aux(aux: Any) -> Aux:
         return Aux()
     if isinstance(aux, Aux):
         return aux
-    raise UnsupportedError(f"aux is {aux!r} of type {type(aux).__name__}; pass rg.Aux(lse=..., state=...)")
+    raise UnsupportedError(f"aux is {written(aux)} of type {type(aux).__name__}; pass rg.Aux(lse=..., state=...)")

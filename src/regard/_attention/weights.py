@@ -122,10 +122,10 @@ def full_index(index: Any, rank: int) -> tuple[Any, ...]:
     given = index if isinstance(index, tuple) else (index,)
     for i in given:
         if not isinstance(i, EllipsisType | slice | int | np.integer) or isinstance(i, bool):
-            raise IndexError(f"weights are indexed by integers, slices and ..., not by {type(i).__name__} {i!r}")
+            raise IndexError(f"weights are indexed by integers, slices and ..., not by {type(i).__name__} {written(i)}")
     dots = sum(i is Ellipsis for i in given)
     if dots > 1 or len(given) - dots > rank:
-        raise IndexError(f"weights have {rank} axes; the index {index!r} has too many")
+        raise IndexError(f"weights have {rank} axes; the index {written(index)} has too many")
     cut = next((n for n, i in enumerate(given) if i is Ellipsis), len(given))
     fill = (slice(None),) * (rank - len(given) + dots)
     return given[:cut] + fill + given[cut + dots :]

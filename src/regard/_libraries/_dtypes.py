@@ -30,7 +30,10 @@ def as_dtype(given: Any) -> np.dtype[Any]:
     """Return the dtype in NumPy's terms; TypeError if there is none, as for quantized ones of torch's."""
     dtype: np.dtype[Any]
     if not is_torch_dtype(given):
-        dtype = np.dtype(given)
+        try:
+            dtype = np.dtype(given)
+        except (ValueError, SyntaxError):  # of digits, say, that NumPy would read or write out
+            raise TypeError("it is no dtype") from None
         return dtype
     bfloat16()  # from then on NumPy knows that name, and those of the float8
     dtype = np.dtype(str(given).removeprefix("torch."))

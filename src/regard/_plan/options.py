@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 import numpy as np
 
-from regard import _fit
+from regard import _errors, _fit
 from regard._errors import AlignmentError, MaskError, UnsupportedError, written
 from regard._libraries import as_numpy, library_of
 from regard._types import Offsets
@@ -54,11 +53,7 @@ _OPTIONS = ("mask", "bias", "q_offset", "scale", "softcap", "sinks")
 
 def refuse_unknown(unknown: dict[str, Any]) -> None:
     """Raise TypeError for arguments that do not exist, with ours where another library's name is known."""
-    for name in unknown:
-        if name in _PEERS:
-            raise TypeError(f"{name}= is another library's argument; here write {_PEERS[name]}")
-        meant = "".join(f"; did you mean {close}=?" for close in get_close_matches(name, _OPTIONS, n=1))
-        raise TypeError(f"there is no argument {name!r}{meant}; the options are {', '.join(_OPTIONS)}")
+    _errors.refuse_unknown(unknown, _OPTIONS, "there is no argument", "the options are", _PEERS)
 
 
 def refuse_positional(extra: tuple[Any, ...]) -> NoReturn:

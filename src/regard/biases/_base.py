@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from regard._errors import DTypeError, ShapeError
+from regard._errors import DTypeError, ShapeError, written
 from regard._fit import as_geometry, misfit
 from regard._libraries import as_numpy, library_of
 from regard._types import Array, Geometry, IntArray, with_axes
@@ -194,6 +194,11 @@ class DenseBias(Bias):
         float, ``(Sq, Skv)`` or of the rank of the scores, each axis 1 or full; neither copied nor expanded. −inf
         drops the pair as a mask does.
 
+    Raises
+    ------
+    DTypeError, ShapeError
+        If lists have no rectangular shape; and, with the scores known, if it is no array of floats, or does not fit.
+
     Examples
     --------
     >>> DenseBias(np.zeros((2, 1, 1, 7), np.float32))
@@ -255,8 +260,8 @@ def as_bias(bias: Any) -> Bias:
         raise DTypeError(f"{bias!r} is a mask: pass mask={bias!r}; a bias is numbers that are added to the scores")
     if isinstance(bias, bool | str) or bias is None or callable(bias):
         raise DTypeError(
-            f"bias is {bias!r} of type {type(bias).__name__}; it must be a float array that is added to the scores, or "
-            "a bias such as rg.Alibi(heads)"
+            f"bias is {written(bias)} of type {type(bias).__name__}; it must be a float array that is added to the "
+            "scores, or a bias such as rg.Alibi(heads)"
         )
     return DenseBias(bias)
 

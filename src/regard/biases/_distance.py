@@ -150,6 +150,12 @@ class Alibi(DistanceBias):
         paper: the geometric sequence :math:`2^{-8/n}, 2^{-16/n}, …` for n heads, n a power of two; else those of the
         power below it, and every other one of twice that power.
 
+    Raises
+    ------
+    ShapeError, DTypeError
+        If the slopes are no finite floats of that shape, or the number of heads is out of range; and, with the scores
+        known, if there is not one for each query head.
+
     References
     ----------
     Press, Smith, Lewis 2022 (arXiv 2108.12409), section 3.
@@ -197,6 +203,11 @@ class RelativeBias(DistanceBias):
     table
         float, shape ``(Hq, 2 * R + 1)`` or ``(2 * R + 1,)`` for all heads: the bias at distances −R … R.
 
+    Raises
+    ------
+    ShapeError, DTypeError
+        If the table holds no floats, or has another shape; and, with the scores known, if the heads are not theirs.
+
     References
     ----------
     Shaw, Uszkoreit, Vaswani 2018 (arXiv 1803.02155), whose clipping this is, for a bias.
@@ -241,6 +252,13 @@ class T5Bias(DistanceBias):
     max_distance
         From here on, everything is in the last bucket.
 
+    Raises
+    ------
+    ShapeError, DTypeError
+        If the table holds no floats, has another shape, or has buckets that cannot be halved so; if ``bidirectional``
+        is no bool, or ``max_distance`` is not beyond the buckets of one distance each; and, with the scores known, if
+        the heads are not the query's.
+
     Notes
     -----
     Logarithms are taken in float32, as T5's code does: buckets at whose edge it rounds are the same.
@@ -271,7 +289,9 @@ class T5Bias(DistanceBias):
                 "distances have a bucket of their own, and below 2**31"
             )
         if not isinstance(bidirectional, bool | np.bool_):
-            raise ShapeError(f"T5Bias: bidirectional is {bidirectional!r}; it is True (encoder) or False (decoder)")
+            raise ShapeError(
+                f"T5Bias: bidirectional is {written(bidirectional)}; it is True (encoder) or False (decoder)"
+            )
         self._hold(held)
         object.__setattr__(self, "bidirectional", bool(bidirectional))
         object.__setattr__(self, "max_distance", int(max_distance))

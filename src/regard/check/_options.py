@@ -37,7 +37,7 @@ def as_function(fn: Any) -> Any:
         return fn
     meant = {str: 'regard.check.check_apart("file.py:function") takes a text', type: "make an instance first"}
     hint = next((said for kind, said in meant.items() if isinstance(fn, kind)), "pass a function of query, key, value")
-    raise TypeError(f"fn is {fn!r}, which is no function: {hint}")
+    raise TypeError(f"fn is {written(fn)}, which is no function: {hint}")
 
 
 def as_vjp(vjp: Any) -> Any:
@@ -50,7 +50,9 @@ def as_vjp(vjp: Any) -> Any:
     """
     if vjp is None or callable(vjp):
         return vjp
-    raise TypeError(f"vjp is {vjp!r}, which is no function: pass vjp(grad_out, query, key, value), or leave it out")
+    raise TypeError(
+        f"vjp is {written(vjp)}, which is no function: pass vjp(grad_out, query, key, value), or leave it out"
+    )
 
 
 def as_word(name: str, value: Any, *, optional: bool = True) -> Any:
@@ -60,13 +62,13 @@ def as_word(name: str, value: Any, *, optional: bool = True) -> Any:
     if (value is None and optional) or (isinstance(value, str) and value in _WORDS[name]):
         return value
     way = ": declare one, or leave it out" if optional else ": pass one of them"
-    raise ValueError(f"{name} is {value!r}; check knows {', '.join(_WORDS[name])}{way}")
+    raise ValueError(f"{name} is {written(value)}; check knows {', '.join(_WORDS[name])}{way}")
 
 
 def _dtype_name(value: Any) -> Any:
     try:
         return np.dtype(value).name
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):
         return value
 
 
@@ -75,11 +77,11 @@ def as_supports(value: Iterable[str] | None) -> frozenset[str] | None:
     if value is None:
         return None
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise TypeError(f"supports is {value!r}; it is a set of options, such as {{'mask', 'causal'}}")
+        raise TypeError(f"supports is {written(value)}; it is a set of options, such as {{'mask', 'causal'}}")
     given = list(value)
     for option in given:
         if option not in _SUPPORTS:
-            raise ValueError(f"supports has {option!r}; check asks about {', '.join(_SUPPORTS)}: take it out")
+            raise ValueError(f"supports has {written(option)}; check asks about {', '.join(_SUPPORTS)}: take it out")
     return frozenset(given)
 
 
@@ -88,16 +90,21 @@ def as_expected(value: Mapping[str, str] | None) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise TypeError(f"expected is {value!r}; it is a mapping of names to reasons, such as {{'NO_MAX': 'known'}}")
+        raise TypeError(
+            f"expected is {written(value)}; it is a mapping of names to reasons, such as {{'NO_MAX': 'known'}}"
+        )
     known = by_name()
     for name in value:
         if name not in known:
-            near = difflib.get_close_matches(str(name).upper(), known, 1)
+            near = difflib.get_close_matches(written(name).strip("'").upper(), known, 1)
             hint = f"did you mean {near[0]}?" if near else "regard check --list names them"
-            raise ValueError(f"expected has {name!r}, which no finding is called; {hint}")
+            raise ValueError(f"expected has {written(name)}, which no finding is called; {hint}")
     for name, reason in value.items():
         if not isinstance(reason, str) or not reason.strip():
-            raise TypeError(f"expected has {name!r}: {reason!r}, which is no reason; write in words why it is as it is")
+            raise TypeError(
+                f"expected has {written(name)}: {written(reason)}, which is no reason; write in words "
+                "why it is as it is"
+            )
     return {known[name].name: reason for name, reason in value.items()}
 
 
@@ -111,6 +118,10 @@ def as_seed(value: Any) -> int:
 
 def as_budget(value: Any) -> float:
     """Refuse a budget that is no number of seconds."""
-    if not isinstance(value, int | float | np.number) or math.isnan(value) or value < 0:
-        raise ValueError(f"budget_s is {value!r}; it is a number of seconds from 0 on")
-    return float(value)
+    try:
+        seconds = float(value) if isinstance(value, int | float | np.number) else math.nan
+    except OverflowError:  # an integer beyond every float
+        seconds = math.inf if value > 0 else -math.inf
+    if math.isnan(seconds) or seconds < 0:
+        raise ValueError(f"budget_s is {written(value)}; it is a number of seconds from 0 on")
+    return seconds

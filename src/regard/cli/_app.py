@@ -177,8 +177,12 @@ def plan(
         bool,
         typer.Option("--picture", help="Draw the mask of one head and batch entry, and what becomes of each tile."),
     ] = False,
-    batch: Annotated[int, typer.Option(help="Batch entry that --picture draws, counted from 0.")] = 0,
-    head: Annotated[int, typer.Option(help="Query head that --picture draws, counted from 0.")] = 0,
+    batch: Annotated[
+        int | None, typer.Option(help="Batch entry that --picture draws, counted from 0, the default.")
+    ] = None,
+    head: Annotated[
+        int | None, typer.Option(help="Query head that --picture draws, counted from 0, the default.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Say how a call of attention would be computed: engine, tiles, memory.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,8 +20,8 @@ from regard._files import destination, write_whole
 
 from ._console import STREAM, print_file, text_console
 from ._printable import printable
+from ._shell import BENCH, in_shell
 
-_SUBJECT = re.compile(r"^(threads|rounds)(?= is )")
 # Columns with their widths; the bar has what is left, from so much to so much.
 _NUMBERS = {"time": 6, "middle half": 13, "/ regard": 8, "share": 5, "error": 5}
 _COLUMNS = {"": 22, "bar": 0, **_NUMBERS}
@@ -48,7 +47,7 @@ def show_bench(asked: BenchRequest) -> bool:
         with _bar() as progress:
             result = bench.short(threads=asked.threads, rounds=asked.rounds, progress=progress)
     except UnsupportedError as error:
-        raise UnsupportedError(_SUBJECT.sub(lambda found: f"--{found[1]}", str(error))) from None
+        raise UnsupportedError(in_shell(str(error), BENCH)) from None
     console = text_console(stderr=to_stdout)
     try:
         _print(console, result, asked.threads)

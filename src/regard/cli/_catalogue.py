@@ -17,7 +17,7 @@ from regard.check.gradients import CATALOGUE as GRADIENTS
 from regard.check.report._names import Entry, by_name, entries
 
 from ._console import text_console
-from ._shell import check_in_shell
+from ._shell import CHECK, in_shell
 
 
 def write_list() -> None:
@@ -67,7 +67,7 @@ def show_explanation(name: str) -> None:
     lines = [f"{entry.name}  ({entry.level}, {entry.group})", entry.does, ""]
     if name.upper() != entry.name:
         lines.insert(0, f"{name.upper()} is another name of")
-    lines += [f"why it matters   {entry.why}", f"how to mend it   {check_in_shell(entry.mend)}"]
+    lines += [f"why it matters   {entry.why}", f"how to mend it   {in_shell(entry.mend, CHECK)}"]
     if entry.also:
         lines.append(f"other names      {', '.join(entry.also)}")
     variants = next((tuple(fault.variants) for fault in (*CATALOGUE, *GRADIENTS) if fault.name == entry.name), ())

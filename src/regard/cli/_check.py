@@ -23,7 +23,7 @@ from regard.check import Apart, Finding, Report, check_apart
 from ._catalogue import entry_of, show_explanation, show_list, write_explanation, write_list
 from ._console import STREAM, print_file, text_console, utf8
 from ._printable import printable
-from ._shell import check_in_shell
+from ._shell import CHECK, in_shell
 
 # Exit code where nothing was checked.
 NOTHING = 2
@@ -64,10 +64,15 @@ def answer(asked: CheckRequest) -> int:
 def _refuse_together(asked: CheckRequest) -> None:
     """Refuse options of which one would be without effect."""
     given = {"TARGET": asked.target is not None, "--list": asked.list_names, "--explain": asked.explain is not None}
+    if asked.target is None:  # of a check, which there is none of
+        given |= {"--replay": asked.replay is not None, "--junit": asked.junit is not None}
     several = [name for name, is_given in given.items() if is_given]
-    if len(several) > 1:
+    if len(several) > 1 and (asked.list_names or asked.explain is not None):
         raise RegardError(f"{' and '.join(several)} ask for different things; leave all but one out")
-    printing = {"--json": asked.as_json, "--replay": asked.replay is not None, "--junit -": asked.junit == STREAM}
+    if asked.as_json and asked.replay is not None:
+        raise RegardError("--json prints the report, and --replay gives a program in its place; leave one out")
+    replayed = asked.replay is not None and asked.output == STREAM
+    printing = {"--json": asked.as_json, "--replay": replayed, "--junit -": asked.junit == STREAM}
     several = [name for name, prints in printing.items() if prints]
     if len(several) > 1:
         raise RegardError(f"{' and '.join(several)} both print to stdout; leave one out")
@@ -84,7 +89,7 @@ def _show_check(target: str, asked: CheckRequest) -> int:
         with _bar(target) as progress:
             apart = check_apart(target, timeout_s=asked.timeout, progress=progress, **options)
     except (ValueError, TypeError) as error:
-        raise RegardError(check_in_shell(str(error))) from None
+        raise RegardError(in_shell(str(error), CHECK)) from None
     report = apart.report
     if asked.junit is not None:
         _write(asked.junit, report.junit(), "--junit")
@@ -181,7 +186,7 @@ def _panel(finding: Finding, target: str) -> Panel:
     head, *lines = (printable(line.removeprefix("  ")) for line in str(finding).splitlines())
     title, _, certainty = head.partition("  ")
     texts = [*lines[:1], certainty.strip("()"), *(line for line in lines[1:] if not line.startswith(_ADVICE))]
-    advice = [("why", "", finding.why), ("mend", "", check_in_shell(finding.mend))]
+    advice = [("why", "", finding.why), ("mend", "", in_shell(finding.mend, CHECK))]
     if finding.script:
         advice.append(("show", "", f"regard check {target} --replay {finding.name}"))
     body = Group(Text("\n".join(texts)), _pairs(advice))

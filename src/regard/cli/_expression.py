@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -80,12 +81,19 @@ class _Reader(Generic[_T]):
                 warnings.simplefilter("ignore")  # of escapes in strings, say: what they mean is refused or is no file
                 tree = ast.parse(self._line, mode="eval")
         except SyntaxError as error:
+            # Of more digits than Python reads it does not say where; its limit is 640 or more.
+            if error.msg.startswith("Exceeds the limit") and (long := re.search(r"[\d_]{640,}", self._line)):
+                raise self._fault_at(long.start() + 1, self._too_large) from None
             raise self._fault_at(max(error.offset or 1, 1), f"not an expression ({error.msg})") from None
         except (RecursionError, MemoryError):
             raise self._fault_at(1, "nested too deeply") from None
         except ValueError:
             raise self._fault_at(1, "it holds characters that no expression has") from None
         return self._expression(tree.body, 1)
+
+    @property
+    def _too_large(self) -> str:
+        return f"integers go up to {self.language.largest}"
 
     @property
     def _line(self) -> str:
@@ -143,7 +151,7 @@ class _Reader(Generic[_T]):
         number = unsigned.value if isinstance(unsigned, ast.Constant) else None
         if isinstance(number, int | self.language.number) and not isinstance(number, bool):
             if isinstance(number, int) and number > self.language.largest:
-                raise self._fault(node, f"integers go up to {self.language.largest}")
+                raise self._fault(node, self._too_large)
             return sign * number
         if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool)):
             return node.value

@@ -24,13 +24,14 @@ from regard._libraries import bfloat16
 from regard._plan import Plan, make_plan, make_problem
 from regard._plan.shapes import MAX_AXES
 from regard._types import FLOAT_DTYPES
+from regard.masks._picture import draw
 
 from ._bias import parse_bias
 from ._console import text_console
 from ._mask import parse_mask
 from ._npy import Npy, npy_file
 from ._printable import printable
-from ._shell import in_shell
+from ._shell import PLAN, in_shell
 
 _SHAPE = re.compile(r"[(\[]?\s*-?[0-9]{1,19}(\s*,\s*-?[0-9]{1,19})*\s*,?\s*[)\]]?")
 _INTEGERS = re.compile(r"-?[0-9]{1,19}(\s*,\s*-?[0-9]{1,19})*")
@@ -56,18 +57,19 @@ class PlanRequest:
     threads: int | None
     target: str | None
     picture: bool
-    batch: int
-    head: int
+    batch: int | None
+    head: int | None
     as_json: bool
 
 
 def show_plan(asked: PlanRequest) -> None:
     """Print the plan of the call that was asked for."""
+    _refuse_without_effect(asked)
     try:
         made = _made(asked)
     except RegardError as error:
-        raise in_shell(error) from None
-    picture = _picture(made, asked.batch, asked.head) if asked.picture else None
+        raise type(error)(in_shell(str(error), PLAN)) from None
+    picture = _picture(made, asked.batch or 0, asked.head or 0) if asked.picture else None
     if asked.as_json:
         facts = {**made.facts(), **({"picture": picture} if picture else {})}
         sys.stdout.write(json.dumps(facts, indent=2) + "\n")
@@ -76,6 +78,12 @@ def show_plan(asked: PlanRequest) -> None:
     console.print(_table(made))
     if picture:
         console.print(Text(picture), soft_wrap=True)
+
+
+def _refuse_without_effect(asked: PlanRequest) -> None:
+    for option, number in (("--batch", asked.batch), ("--head", asked.head)):
+        if number is not None and not asked.picture:
+            raise RegardError(f"{option} {number} says what a picture shows: add --picture, or leave {option} out")
 
 
 def _made(asked: PlanRequest) -> Plan:
@@ -202,32 +210,18 @@ def _patience(uncounted: Plan) -> AbstractContextManager[object]:
 
 
 def _picture(made: Plan, batch: int, head: int) -> str:
-    mask, geometry = made.problem.mask, made.problem.geometry
+    geometry = made.problem.geometry
     _refuse_beyond(made, "--batch", batch, math.prod(geometry.lead), ("batch entry", "batch entries"))
     _refuse_beyond(made, "--head", head, geometry.heads, ("head", "heads"))
     entry = entry_of("the scores", batch, geometry.lead)
-    try:
-        return str(
-            mask.picture(
-                geometry.queries, geometry.keys, q_offset=offset_at(geometry.q_offset, entry),
-                batch=_counted(entry, mask.lead), head=head, block_rows=made.block_rows, tile_keys=made.tile_keys,
-            )
-        )  # fmt: skip
-    except RegardError as error:
-        raise MaskError(f"--picture draws one head of one batch entry, for which this holds: {error}") from None
+    of_entry = geometry._replace(q_offset=offset_at(geometry.q_offset, entry))
+    return str(draw(made.problem.mask, of_entry, head, (made.block_rows, made.tile_keys), entry))
 
 
 def _refuse_beyond(made: Plan, option: str, asked: int, there: int, words: tuple[str, str]) -> None:
     if not 0 <= asked < there:
         shape, count = made.problem.geometry.user_shape, f"{there} {words[there != 1]}"
         raise ShapeError(f"{option} is {asked}, and the scores {shape} have {count}, which count from 0")
-
-
-def _counted(entry: tuple[int, ...], lead: tuple[int, ...]) -> int:
-    """Count a batch entry of the scores among those of a mask, some of whose leading axes may be 1 or missing."""
-    at = entry[len(entry) - len(lead) :]
-    own = [i if size > 1 else 0 for i, size in zip(at, lead, strict=True)]
-    return int(np.ravel_multi_index(own, lead)) if lead else 0
 
 
 def _table(made: Plan) -> Table:

@@ -4,44 +4,30 @@ from __future__ import annotations
 
 import re
 
-from regard._errors import RegardError
-
-_OPTIONS = {name: f"--{name}" for name in ("scale", "softcap", "mask", "bias", "sinks", "dtype", "target")} | {
-    "q_offset": "--q-offset",
-    "num_threads": "--threads",
-}
-_NAMES = "|".join(_OPTIONS)
-_REWRITTEN = (
-    (re.compile(r"\bpass q_offset=lengths - Sq\b"), "pass --q-offset with length - queries of each, such as 3,5"),
-    (re.compile(r'\bq_offset="(start|end)"'), r"--q-offset \1"),
-    (re.compile(r"\bpass (query|key|value|bias|sinks)(\.\w+)"), r"save \1\2"),
-)
-_ARGUMENT = re.compile(rf"(?<![\w-])({_NAMES})=(?=([\w\"'(\[]?))")
-_SUBJECT = re.compile(rf"^({_NAMES})(?= is )|(?<![\w-])(q_offset|num_threads)\b")
-
-
-def in_shell(error: RegardError) -> RegardError:
-    """Return the error with options in place of Python's arguments."""
-    text = str(error)
-    for pattern, words in _REWRITTEN:
-        text = pattern.sub(words, text)
-    text = _ARGUMENT.sub(lambda found: _OPTIONS[found[1]] + (" " if found[2] else ""), text)
-    return type(error)(_SUBJECT.sub(lambda found: _OPTIONS[found[0]], text))
-
-
-_CHECK_OPTIONS = "|".join((
+# Arguments of Python's that a command has as options.
+PLAN = ("scale", "softcap", "mask", "bias", "sinks", "dtype", "target", "q_offset", "num_threads")
+CHECK = (
     "layout", "mask", "causal", "window", "empty_row", "supports", "expected", "library", "memory", "dtype", "seed",
     "budget_s", "timeout_s", "strict",
-))  # fmt: skip
-_CHECKED = re.compile(rf"^({_CHECK_OPTIONS})(?= (?:is|has) )")
-_DECLARED = re.compile(rf"\b({_CHECK_OPTIONS})=(?:True|['\"]?([\w-]+)['\"]?|(?=[,;) ]))")
+)  # fmt: skip
+BENCH = ("threads", "rounds")
+_REWRITTEN = (
+    (re.compile(r"\bpass q_offset=lengths - Sq\b"), "pass --q-offset with length - queries of each, such as 3,5"),
+    (re.compile(r"\bpass (query|key|value|bias|sinks)(\.\w+)"), r"save \1\2"),
+)
 
 
-def check_in_shell(message: str) -> str:
-    """Put the options of ``regard check`` in place of Python's arguments, in a message of the library's."""
+def in_shell(message: str, names: tuple[str, ...]) -> str:
+    """Put the options of a command in place of the arguments of those names, in a message of the library's."""
+    known = "|".join(names)
+    for pattern, words in _REWRITTEN:
+        message = pattern.sub(words, message)
+    argument = rf"(?<![\w-])({known})=(?:True\b|([\"']?)([\w-]+)\2|(?=([(\[\"']?)))"
+    message = re.sub(argument, lambda x: _option(x[1]) + (" " if x[3] or x[4] else "") + (x[3] or ""), message)
+    no_word = "|".join(name for name in names if "_" in name) or "(?!)"  # an argument, wherever it stands
+    subject = rf"^({known})(?= (?:is|has) )|(?<![\w-])({no_word})\b"
+    return re.sub(subject, lambda x: _option(x[0]), message)
 
-    def option(name: str) -> str:
-        return f"--{name.removesuffix('_s').replace('_', '-')}"
 
-    message = _CHECKED.sub(lambda found: option(found[1]), message)
-    return _DECLARED.sub(lambda found: option(found[1]) + (f" {found[2]}" if found[2] else ""), message)
+def _option(name: str) -> str:
+    return f"--{name.removeprefix('num_').removesuffix('_s').replace('_', '-')}"

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 
 from regard._arrays import Intake, as_input, require_float
-from regard._errors import DTypeError, ShapeError
+from regard._errors import DTypeError, ShapeError, refuse_unknown
 from regard._fit import as_size
 from regard._libraries import Library
 from regard._types import Array, score_dtype
 
+_T = TypeVar("_T")
 _LAYOUT = "weights are (outputs, inputs), as torch's Linear stores them"
+_FROM_TORCH = "the weights, whose shapes are the sizes; of a module of torch's, MultiHeadAttention.from_torch(module)"
+# Arguments of other libraries' layers, and how the same is said here.
+_PEERS = {
+    **dict.fromkeys(("embed_dim", "kdim", "vdim", "d_model", "hidden_size", "head_dim", "key_dim"), _FROM_TORCH),
+    **dict.fromkeys(("in_proj_weight", "in_proj_bias", "out_proj"), _FROM_TORCH),
+    **dict.fromkeys(("add_bias_kv", "add_zero_attn"), "extra_key= and extra_value=; of zeros for add_zero_attn"),
+    **dict.fromkeys(("bias", "use_bias"), "query_bias=, key_bias=, value_bias= and output_bias=, arrays"),
+    **dict.fromkeys(("causal", "is_causal"), "layer(x, mask=rg.Causal()), in the call"),
+    **dict.fromkeys(("mask", "attn_mask"), "layer(x, mask=...), in the call"),
+    "batch_first": "nothing: a layer takes (..., S, width)",
+    "dropout": "nothing: a layer is for inference",
+}
+
+
+def with_known_arguments(layer: type[_T]) -> type[_T]:
+    """Let a dataclass refuse arguments that it has not by what is meant."""
+    make: Callable[..., None] = layer.__init__
+    known = tuple(field.name for field in fields(layer))  # type: ignore[arg-type]
+
+    @wraps(make)
+    def init(self: _T, *given: Any, **named: Any) -> None:
+        unknown = [name for name in named if name not in known]
+        refuse_unknown(unknown, known, f"{layer.__name__} has no argument", "it has", _PEERS)
+        make(self, *given, **named)
+
+    layer.__init__ = init  # type: ignore[assignment, method-assign]
+    return layer
 
 
 def as_weights(given: dict[str, Any]) -> dict[str, Array]:

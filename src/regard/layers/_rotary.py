@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from regard._errors import ShapeError, UnsupportedError
+from regard._errors import ShapeError, UnsupportedError, written
 from regard._plan.options import as_mask, as_offset, resolve_offset
 from regard._plan.shapes import broadcast_lead
 from regard._types import Array, IntArray
@@ -20,7 +20,7 @@ def check_rotary(rotary: object) -> None:
     """Raise UnsupportedError for what cannot be called."""
     if rotary is not None and not callable(rotary):
         raise UnsupportedError(
-            f"rotary is {rotary!r}; it is a function rotary(x, positions), such as rg.rotary_embedding"
+            f"rotary is {written(rotary)}; it is a function rotary(x, positions), such as rg.rotary_embedding"
         )
 
 

@@ -17,7 +17,7 @@ from regard._types import Array
 from regard.biases import as_bias
 from regard.state import join, share_out
 
-from ._checks import as_weights, check_heads, check_weights, take_inputs
+from ._checks import as_weights, check_heads, check_weights, take_inputs, with_known_arguments
 from ._result import JoinedWeights, MultiHeadResult
 from ._rotary import Rotary, check_rotary, name_of, rotate
 from ._tensors import bert_weights, llama_weights, torch_weights
@@ -31,6 +31,7 @@ _OPTIONAL = ("query_bias", "key_bias", "value_bias", "output_bias", "extra_key",
 _OF_THE_LAYER = ("scale", "softcap", "sinks")
 
 
+@with_known_arguments
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MultiHeadAttention:
     r"""Multi-head attention with its projections; frozen, for inference.
@@ -74,6 +75,8 @@ class MultiHeadAttention:
     ------
     ShapeError, DTypeError, UnsupportedError
         Shapes do not fit each other or the heads, dtypes are mixed, or an option is no number.
+    TypeError
+        For an argument of another name.
 
     Examples
     --------
@@ -283,12 +286,17 @@ class MultiHeadAttention:
     ) -> MultiHeadResult:
         """Attend as a call of the layer does, and keep each head's part: weights on demand, logsumexp, q, k and v.
 
-        Parameters, shapes and errors are those of the call.
+        Parameters and shapes are those of the call.
 
         Returns
         -------
         regard.layers.MultiHeadResult
             ``.out`` has the bits of the call; ``.weights`` are computed when indexed.
+
+        Raises
+        ------
+        RegardError, TypeError
+            As the call.
         """
         _refuse(unknown)
         key = query if key is None and value is None else key

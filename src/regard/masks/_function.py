@@ -31,8 +31,8 @@ class Function(Mask):
             )
         if not _takes_four(self.function):
             raise MaskError(
-                f"from_function({self.function!r}) takes a function that can be called as f(b, h, p, j), with batch "
-                "entry, head, position of the query, and key, such as lambda b, h, p, j: j <= p"
+                f"from_function({written(self.function)}) takes a function that can be called as f(b, h, p, j), with "
+                "batch entry, head, position of the query, and key, such as lambda b, h, p, j: j <= p"
             )
 
     def __repr__(self) -> str:
@@ -55,7 +55,7 @@ class Function(Mask):
         arguments = (entries, np.arange(heads)[:, None, None], positions(geometry, rows), keys.copy())
         kept = self.function(*(with_axes(argument, len(shape)) for argument in arguments))
         if type(kept) not in (np.ndarray, np.bool_) or kept.dtype != np.bool_ or not _broadcasts(kept, shape):
-            what = f"dtype {kept.dtype} and shape {kept.shape}" if isinstance(kept, np.ndarray) else repr(kept)
+            what = f"dtype {kept.dtype} and shape {kept.shape}" if isinstance(kept, np.ndarray) else written(kept)
             raise MaskError(
                 f"{self!r} returned {what}, asked for a block of shape {shape}; it must return a bool array, "
                 "True = may attend, that broadcasts to the block: compare its arguments, as in j <= p, "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, fields
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NoReturn, TypeAlias
 
 import numpy as np
 
 from regard._cached import cached_attribute
-from regard._errors import MaskError, written
+from regard._errors import MaskError, refuse_unknown, written
 from regard._types import BoolArray, Geometry, IntArray, as_int, positions
 
 from ._arguments import positive, reach
@@ -17,6 +17,11 @@ from ._base import Mask
 from ._spans import Ranges, RowSpans, one_range
 
 Position: TypeAlias = IntArray | int
+# What others call the bounds of a window.
+_PEERS = dict.fromkeys(
+    ("size", "width", "window", "window_size", "sliding_window"),
+    "left= and right=, how many keys a query sees before and after its own",
+)
 
 
 class _OneRange(Mask):
@@ -93,7 +98,7 @@ class Causal(_OneRange):
         return 0, p + 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Window(_OneRange):
     """A query at position p keeps key j where ``p - left <= j <= p + right``, both ends included.
 
@@ -106,6 +111,8 @@ class Window(_OneRange):
     ------
     MaskError
         If a bound is negative or no integer.
+    TypeError
+        For an argument of another name.
 
     Examples
     --------
@@ -116,12 +123,14 @@ class Window(_OneRange):
            [0, 0, 1, 1]])
     """
 
-    left: int | None = None
-    right: int | None = None
+    left: int | None
+    right: int | None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "left", _bound("left", self.left))
-        object.__setattr__(self, "right", _bound("right", self.right))
+    def __init__(self, left: int | None = None, right: int | None = None, **unknown: NoReturn) -> None:
+        if unknown:
+            refuse_unknown(unknown, ("left", "right"), "Window has no argument", "it has", _PEERS)
+        object.__setattr__(self, "left", _bound("left", left))
+        object.__setattr__(self, "right", _bound("right", right))
 
     def __repr__(self) -> str:
         bounds = (("left", self.left), ("right", self.right))

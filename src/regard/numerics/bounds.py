@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard._errors import DTypeError
+from regard._errors import DTypeError, written
 from regard._fit import as_size
 from regard._types import Array, score_dtype
 
@@ -110,7 +110,9 @@ def forward_bounds(
     """
     tile_keys = as_size("tile_keys", tile_keys, 1)
     if not isinstance(dtype, str) or dtype not in _STORED:
-        raise DTypeError(f"dtype is {dtype!r}; bounds are known for {', '.join(_STORED)}: pass one of these names")
+        raise DTypeError(
+            f"dtype is {written(dtype)}; bounds are known for {', '.join(_STORED)}: pass one of these names"
+        )
     q, k, v, P = (np.asarray(x, np.float64) for x in (query, key, value, weights))
     left = np.ones((1, 1)) if share is None else np.asarray(share, np.float64)[..., None]
     unit, least = _STORED[score_dtype(dtype).name]

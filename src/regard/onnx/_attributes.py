@@ -6,7 +6,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
-from regard._errors import UnsupportedError
+from regard._errors import UnsupportedError, written
 from regard._types import as_int
 
 FIRST_OPSET = 23
@@ -74,10 +74,10 @@ def _window(name: str, value: Any, opset: int) -> int | None:
     must = "a number of keys, 0 or more, or -1 for no bound"
     size = as_integer(name, value, must)
     if size < -1:
-        raise UnsupportedError(f"{name} is {size}; it must be {must}")
+        raise UnsupportedError(f"{name} is {written(size)}; it must be {must}")
     if size == -1:
         return None
-    require_opset(f"{name}={size}", opset, WINDOWS_SINCE, "leave it out")
+    require_opset(f"{name}={written(size)}", opset, WINDOWS_SINCE, "leave it out")
     return size
 
 
@@ -85,5 +85,5 @@ def as_integer(name: str, value: Any, must: str, known: Container[int] | None = 
     """Return an integer, among ``known`` where that is given."""
     number = int(value) if isinstance(value, bool) else as_int(value)  # Python's True is ONNX's 1
     if number is None or (known is not None and number not in known):
-        raise UnsupportedError(f"{name} is {value!r}; it must be {must}")
+        raise UnsupportedError(f"{name} is {written(value)}; it must be {must}")
     return number

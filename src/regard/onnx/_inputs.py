@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from regard._arrays import Intake, require_float
-from regard._errors import DTypeError, ShapeError
+from regard._errors import DTypeError, ShapeError, written
 from regard._libraries import Library
 from regard._types import Array, as_int
 from regard.layers import merge_heads, split_heads
@@ -92,8 +92,8 @@ def to_heads(name: str, array: Array, heads: Any, attribute: str) -> Array:
     count = as_int(heads)
     if count is None or count < 1 or array.shape[2] % count:
         raise ShapeError(
-            f"{name} has shape {array.shape} and {attribute} is {heads!r}: the last axis is heads * head size, so "
-            f"{array.shape[2]} must be a multiple of a number of heads, 1 or more"
+            f"{name} has shape {array.shape} and {attribute} is {written(heads)}: the last axis is heads * head size, "
+            f"so {array.shape[2]} must be a multiple of a number of heads, 1 or more"
         )
     view: Array = split_heads(array, count)
     return view
@@ -118,12 +118,12 @@ def _check_count(name: str, array: Array, heads: Any, opset: int) -> None:
         return
     if opset >= WINDOWS_SINCE:
         raise ShapeError(
-            f"{attribute} is {heads!r} and {name} is 4-D, shape {array.shape}: from opset {WINDOWS_SINCE} on "
+            f"{attribute} is {written(heads)} and {name} is 4-D, shape {array.shape}: from opset {WINDOWS_SINCE} on "
             f"{attribute} is for 3-D inputs only, leave it out"
         )
     if heads != array.shape[1]:
         raise ShapeError(
-            f"{attribute} is {heads!r} and {name} has {array.shape[1]} heads (shape {array.shape}): leave it out"
+            f"{attribute} is {written(heads)} and {name} has {array.shape[1]} heads (shape {array.shape}): leave it out"
         )
 
 

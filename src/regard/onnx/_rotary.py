@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from regard._arrays import Intake
-from regard._errors import ShapeError, UnsupportedError
+from regard._errors import ShapeError, UnsupportedError, written
 from regard._libraries import as_numpy
 from regard._types import Array
 from regard.layers import merge_heads
@@ -70,7 +70,9 @@ def rotary_embedding(
         raise ShapeError(f"X has shape {X.shape}; it is 4-D (B, H, L, D), or 3-D (B, L, H * D)")
     heads = to_heads("X", X, num_heads or None, "num_heads") if X.ndim == 3 else X
     if num_heads and num_heads != heads.shape[1]:
-        raise ShapeError(f"num_heads is {num_heads!r} and X has {heads.shape[1]} heads (shape {X.shape}): leave it out")
+        raise ShapeError(
+            f"num_heads is {written(num_heads)} and X has {heads.shape[1]} heads (shape {X.shape}): leave it out"
+        )
     batch, _, length, width = heads.shape
     pairs = _pairs(rotary_embedding_dim, width)
     cos, sin = (

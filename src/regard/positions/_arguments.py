@@ -29,13 +29,6 @@ def as_positions(name: str, value: Any) -> npt.NDArray[np.float64]:
     return where
 
 
-def flag(name: str, value: Any) -> bool:
-    """Return True or False; a text, say, would count as True."""
-    if not isinstance(value, bool | np.bool_):
-        raise UnsupportedError(f"{name} is {written(value)}; it is True or False")
-    return bool(value)
-
-
 def finite(name: str, value: Any) -> float:
     """Return one finite float."""
     number = as_finite(value)

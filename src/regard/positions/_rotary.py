@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from regard._arrays import as_input, require_float
 from regard._errors import ShapeError, UnsupportedError
-from regard._fit import as_size, fits_lead
+from regard._fit import as_flag, as_size, fits_lead
 from regard._libraries import NUMPY, library_of
 from regard._types import Array, score_dtype
-from regard.positions._arguments import as_positions, finite, flag
+from regard.positions._arguments import as_positions, finite
 from regard.positions._frequencies import angles_of, as_frequencies
 
 
@@ -132,7 +132,7 @@ def rotate(x: Any, cos: Any, sin: Any, *, interleaved: bool = False) -> Any:
     [[-4.0, 3.0, 5.0]]
     """
     library = library_of("x", x) or NUMPY
-    x, interleaved = _as_rows(x), flag("interleaved", interleaved)
+    x, interleaved = _as_rows(x), as_flag("interleaved", interleaved)
     # In the wide dtype, so that products with them are.
     cos, sin = (
         _over_rows(name, table, x.shape, score_dtype(x.dtype.name)) for name, table in (("cos", cos), ("sin", sin))

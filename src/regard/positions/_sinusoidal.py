@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from regard._errors import DTypeError, ShapeError
-from regard._fit import as_size
+from regard._errors import DTypeError, ShapeError, written
+from regard._fit import as_flag, as_size
 from regard._libraries import as_dtype
 from regard._types import FLOAT_DTYPES, Array
-from regard.positions._arguments import as_positions, flag
+from regard.positions._arguments import as_positions
 from regard.positions._frequencies import angles_of, as_frequencies
 
 
@@ -66,7 +66,7 @@ def sinusoidal_positions(
      [ 0.841471  0.540302  0.01      0.99995 ]
      [ 0.909297 -0.416147  0.019999  0.9998  ]]
     """
-    dtype, interleaved = _as_dtype(dtype), flag("interleaved", interleaved)
+    dtype, interleaved = _as_dtype(dtype), as_flag("interleaved", interleaved)
     where, dim = as_positions("positions", positions), as_size("dim", dim)
     if where.ndim == 0:
         raise ShapeError(
@@ -92,5 +92,7 @@ def _as_dtype(dtype: Any) -> np.dtype[Any]:
     except TypeError:
         given = None
     if given is None or given.name not in FLOAT_DTYPES or not given.isnative:
-        raise DTypeError(f"dtype is {dtype!r}; sinusoids come as {', '.join(FLOAT_DTYPES)}: pass dtype=np.float32")
+        raise DTypeError(
+            f"dtype is {written(dtype)}; sinusoids come as {', '.join(FLOAT_DTYPES)}: pass dtype=np.float32"
+        )
     return given

@@ -60,6 +60,12 @@ class AttentionPage:
     kept
         How many weights of each row it holds, S or fewer; see Notes.
 
+    Raises
+    ------
+    RegardError
+        If weights do not fit the tokens, are too many for a page, or are outside of [0, 1]; or if there is no such
+        opening.
+
     Notes
     -----
     The page holds the square root of each weight, rounded to a multiple of 1/65535: a shown weight w is off by at

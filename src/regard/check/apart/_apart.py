@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, cast
 
-from regard._errors import RegardError, listed
+from regard._errors import RegardError, listed, written
 from regard.check import _options, check
 from regard.check.candidate._guard import Answered, Called, Death, Spoken
 from regard.check.findings._finding import Finding
@@ -106,7 +106,7 @@ def check_apart(
     """
     job = Job(Target.of(target), _sendable(options), ())
     if not (isinstance(timeout_s, int | float) and 0 < timeout_s < math.inf):
-        raise RegardError(f"timeout_s is {timeout_s!r}; it is a number of seconds above 0")
+        raise RegardError(f"timeout_s is {written(timeout_s)}; it is a number of seconds above 0")
     printed = Printed()
     while True:
         with _Child(job, timeout_s) as child:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from regard._errors import written
+
 from ._base import Arrays
 from ._jax import JAX
 from ._numpy import NUMPY
@@ -29,8 +31,8 @@ def named(name: str) -> Arrays:
     ValueError
         There is none of that name, or it is not imported.
     """
-    if name not in _ALL:
-        raise ValueError(f"library is {name!r}; check knows {', '.join(NAMES)}: declare one, or leave it out")
+    if name not in NAMES:
+        raise ValueError(f"library is {written(name)}; check knows {', '.join(NAMES)}: declare one, or leave it out")
     if not _is_loaded(name):
         raise ValueError(f"library is {name!r}, which is not imported: import it, as the function's module does")
     return _ALL[name]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from regard._errors import written
 from regard._types import Array
 from regard.check.answers._case import MASK_AXES, Case
 from regard.check.answers._layers import USUAL, LayerSize
@@ -117,10 +118,9 @@ def _first(candidate: Candidate) -> Any:
 
 def _with_layout(candidate: Candidate, declared: Declared) -> tuple[Candidate, list[Guess]]:
     if declared.layout is not None:
-        layout = ALSO.get(declared.layout, declared.layout)
-        if layout not in LAYOUTS:
-            raise ValueError(f"layout is {declared.layout!r}; check knows {', '.join((*LAYOUTS, *ALSO))}")
-        tries = [layout]
+        if declared.layout not in (*LAYOUTS, *ALSO):
+            raise ValueError(f"layout is {written(declared.layout)}; check knows {', '.join((*LAYOUTS, *ALSO))}")
+        tries = [ALSO.get(declared.layout, declared.layout)]
     else:
         tries = list(LAYOUTS)
     asked = [_ask(), _ask(5, 9, 8, 8), _ask(5, 5, 8, 8)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from regard._errors import written
 from regard._types import Array
 from regard.check.answers._case import MASK_AXES, Case
 from regard.check.answers._layers import LayerSize, layer_case
@@ -54,10 +55,9 @@ def _with_arrays(candidate: Candidate, declared: Declared, case: Case) -> tuple[
     """Library, layout, and where the output is in what is returned."""
     layouts: tuple[str, ...] = LAYER_LAYOUTS
     if declared.layout is not None:
-        layout = _ALSO.get(declared.layout, declared.layout)
-        if layout not in LAYER_LAYOUTS:
-            raise ValueError(f"layout is {declared.layout!r}; of a layer check knows {', '.join((*layouts, *_ALSO))}")
-        layouts = (layout,)
+        if declared.layout not in (known := (*LAYER_LAYOUTS, *_ALSO)):
+            raise ValueError(f"layout is {written(declared.layout)}; of a layer check knows {', '.join(known)}")
+        layouts = (_ALSO.get(declared.layout, declared.layout),)
     first = None
     for library in [named(declared.library)] if declared.library else loaded():
         trials = [_answering(_worded(replace(candidate, arrays=library), layout=x), case) for x in layouts]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from regard._errors import written
 from regard.check.candidate._guess import Guess
 from regard.check.findings._finding import Finding
 
@@ -80,7 +81,7 @@ class Report:
         for finding in self.findings:
             if finding.name == name:
                 return finding
-        raise KeyError(f"no finding {name!r}; there are {', '.join(self.names) or 'none'}")
+        raise KeyError(f"no finding {written(name)}; there are {', '.join(self.names) or 'none'}")
 
     def table(self) -> str:
         """One line per finding."""
