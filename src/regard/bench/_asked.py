@@ -13,8 +13,8 @@ from ._work import Rates, Work
 class Asked:
     """A must that was missed: over whom, the milliseconds that it leaves regard, and the least that the ceilings allow.
 
-    None where the ceilings say nothing. They are what the machine gave when it gave most, so both times are of rounds in
-    which it did: the other's is its least over the must, regard's own its least.
+    None where the ceilings say nothing. They are what the machine gave when it gave most, so both times are of rounds
+    in which it did: the other's is its least over the must, regard's own its least.
     """
 
     problem: str
