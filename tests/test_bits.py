@@ -126,7 +126,7 @@ def test_a_row_whose_finite_values_overflow_has_its_own_order(target, dtype):
 
 @pytest.mark.parametrize("left", [None, 100])
 def test_decoding_step_equals_prefill(target, normal, left):
-    """Around every border of tiles (96 keys), blocks (96 rows) and panels, and with a cache that grows by one."""
+    """Around every border of tiles (96 keys), blocks (96, 192 rows) and panels, and with a cache that grows by one."""
     q, k, v = normal(4, 400, 32), normal(2, 400, 32), normal(2, 400, 32)
     prefill = rg.attention(q, k, v, mask=rg.Causal() & rg.Window(left=left))
     for i in [

@@ -352,6 +352,16 @@ def test_the_readme_says_which_musts_are_out_of_reach_and_what_was_not_raced():
     assert [each.share for each in bench.asked(result)] == [None]
 
 
+def test_what_a_must_asks_for_is_told_by_the_fastest_moments():
+    result = made()
+    contestants = result["problems"]["a causal one"]["contestants"]
+    contestants["regard"]["min_ms"], contestants["torch sdpa"]["min_ms"] = 90.0, 120.0
+    result["ceilings"]["FMA in registers, avx2"]["max"], result["ceilings"]["exp, avx2"]["max"] = 200.0, 4.0
+    (asked,) = bench.asked(result)
+    assert (asked.took_ms, asked.must_ms, asked.least_ms) == (90, 40, 40 + 8.25)
+    assert (asked.reached, asked.share) == (48.25 / 90, 48.25 / 40)
+
+
 def test_results_come_before_what_is_missed():
     text = (ROOT / "docs" / "performance.md").read_text()
     assert text.index("performance.prefill") < text.index("performance.missed") < text.index("performance.reached")

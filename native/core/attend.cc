@@ -11,13 +11,15 @@
 namespace regard {
 namespace {
 
-// A large block brings keys and values into a cache less often than a small one, and evens out worse. So threads get
-// large ones where there are enough of them.
-constexpr int64_t kTasksPerThread = 8;
+// A large block brings keys and values into a cache less often than a small one, and evens out worse. So several
+// threads get large ones only where there are enough of them.
+constexpr int64_t kBlocksPerThread = 8;
+constexpr int kSmallBlock = 96;
 
-int task_rows(const Engine& engine, const Problem& p, int threads) {
-  const bool few = p.heads * (p.row_end - p.row_begin) < kTasksPerThread * threads * engine.block_rows;
-  return threads > 1 && few ? std::min(kTileRows, engine.block_rows) : engine.block_rows;
+Schedule cut(const Engine& engine, const Problem& p, int threads) {
+  Schedule large(p, engine.block_rows);
+  if (threads <= 1 || engine.block_rows <= kSmallBlock || large.tasks() >= kBlocksPerThread * threads) return large;
+  return Schedule(p, kSmallBlock);
 }
 
 // Null where the blocks are handed out whole.
@@ -45,7 +47,7 @@ Outcome for_each_block(const Engine& engine, const Problem& p, const Schedule& s
 
 Outcome attend(const Engine& engine, const Problem& p, int threads, const Poll& poll) {
   const int most = threads_now(p, threads);
-  const Schedule schedule(p, task_rows(engine, p, most));
+  const Schedule schedule = cut(engine, p, most);
   const auto chunks = chunks_of(engine, p, schedule, most);
   if (chunks && chunks->take_memory()) {
     const auto share = [&](const Problem& watched, char* scratch) { chunks->work(watched, scratch); };
@@ -56,7 +58,7 @@ Outcome attend(const Engine& engine, const Problem& p, int threads, const Poll& 
 
 Outcome weights(const Engine& engine, const Problem& p, int64_t begin, int64_t end, int threads, const Poll& poll) {
   const int most = threads_now(p, threads);
-  const Schedule schedule(p, task_rows(engine, p, most));
+  const Schedule schedule = cut(engine, p, most);
   return for_each_block(engine, p, schedule, most, poll,
                         [&](const Problem& watched, const Block& block, char* scratch) {
                           engine.weights(watched, block, begin, end, scratch);
@@ -65,14 +67,14 @@ Outcome weights(const Engine& engine, const Problem& p, int64_t begin, int64_t e
 
 size_t chunk_bytes(const Engine& engine, const Problem& p, int threads) {
   const int most = worthwhile_threads(p, threads);
-  const Schedule schedule(p, task_rows(engine, p, most));
+  const Schedule schedule = cut(engine, p, most);
   const auto chunks = chunks_of(engine, p, schedule, most);
   return chunks ? chunks->bytes() : 0;
 }
 
 std::vector<int64_t> task_pairs(const Engine& engine, const Problem& p, int threads) {
   const int most = worthwhile_threads(p, threads);
-  const Schedule schedule(p, task_rows(engine, p, most));
+  const Schedule schedule = cut(engine, p, most);
   std::vector<int64_t> pairs;
   const auto count = [&](int64_t n, Range keys) {
     pairs.push_back(count_pairs(p, schedule.block(n), keys, engine.tile_keys(p.d, p.dv), engine.panel_rows));

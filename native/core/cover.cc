@@ -126,13 +126,13 @@ namespace {
 
 // What rows have in common. Apart from where their words are made: GCC would read those back in pairs, and a load of
 // what two stores have written waits for both.
-Common common_of(int rows, const uint32_t* kept, ptrdiff_t row) {
+Common common_of(int rows, const uint32_t* kept, ptrdiff_t word) {
   Common common;
   for (int n = 0; n < kTileWords; ++n) {
     uint32_t any = 0, every = ~uint32_t(0);
     for (int r = 0; r < rows; ++r) {
-      any |= kept[n * row + r];
-      every &= kept[n * row + r];
+      any |= kept[n * word + r];
+      every &= kept[n * word + r];
     }
     common.any.word[n] = any;
     common.every.word[n] = every;
@@ -141,38 +141,38 @@ Common common_of(int rows, const uint32_t* kept, ptrdiff_t row) {
 }
 
 void keep_spans(const Mask& mask, int64_t head, int64_t query, int64_t first, int count, uint32_t* kept,
-                ptrdiff_t row) {
-  for (int n = 0; n < kTileWords; ++n) kept[n * row] = 0;
+                ptrdiff_t word) {
+  for (int n = 0; n < kTileWords; ++n) kept[n * word] = 0;
   each_span(mask, head, query, first, count, [&](int begin, int end) {
-    for (int n = begin / 32; n * 32 < end; ++n) kept[n * row] |= span_in_word(begin - 32 * n, end - 32 * n);
+    for (int n = begin / 32; n * 32 < end; ++n) kept[n * word] |= span_in_word(begin - 32 * n, end - 32 * n);
   });
 }
 
-// Of a row of bits or bytes: word(key, keys) is one of its words.
+// Of a row of bits or bytes: read(key, keys) is one of its words.
 template <class F>
-inline void keep_words(int64_t first, int count, uint32_t* kept, ptrdiff_t row, F word) {
+inline void keep_words(int64_t first, int count, uint32_t* kept, ptrdiff_t word, F read) {
   for (int n = 0; n < kTileWords; ++n) {
     const int keys = std::min(count - 32 * n, 32);
-    kept[n * row] = keys == 32 ? word(first + 32 * n, 32) : keys > 0 ? word(first + 32 * n, keys) : 0;
+    kept[n * word] = keys == 32 ? read(first + 32 * n, 32) : keys > 0 ? read(first + 32 * n, keys) : 0;
   }
 }
 
 }  // namespace
 
 Common keep(const Mask& mask, const int64_t* head, const int64_t* query, int rows, int64_t first, int count,
-            uint32_t* kept, ptrdiff_t row) {
+            uint32_t* kept, ptrdiff_t word) {
   const ptrdiff_t col = mask.rows.col;
   for (int r = 0; r < rows; ++r) {
     if (mask.kind == Mask::kFull) {
-      keep_words(first, count, kept + r, row, [](int64_t, int keys) { return low_bits(keys); });
+      keep_words(first, count, kept + r, word, [](int64_t, int keys) { return low_bits(keys); });
     } else if (mask.kind == Mask::kSpans) {
-      keep_spans(mask, head[r], query[r], first, count, kept + r, row);
+      keep_spans(mask, head[r], query[r], first, count, kept + r, word);
     } else {
       const char* const at = row_of(mask, head[r], query[r]);
       if (mask.kind == Mask::kBits) {
-        keep_words(first, count, kept + r, row, [=](int64_t key, int keys) { return word_of_bits(at, key, keys); });
+        keep_words(first, count, kept + r, word, [=](int64_t key, int keys) { return word_of_bits(at, key, keys); });
       } else {
-        keep_words(first, count, kept + r, row,
+        keep_words(first, count, kept + r, word,
                    [=](int64_t key, int keys) { return word_of_bytes(at + key * col, col, keys); });
         // The next tile's, which no stream of the processor's foresees. As numbers: behind the last there may be no
         // array.
@@ -182,7 +182,7 @@ Common keep(const Mask& mask, const int64_t* head, const int64_t* query, int row
       }
     }
   }
-  return common_of(rows, kept, row);
+  return common_of(rows, kept, word);
 }
 
 Range span_of(const Mask& mask, int64_t head, int64_t query, int s) {

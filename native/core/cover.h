@@ -32,12 +32,12 @@ struct Kept {
 };
 Cover cover_of(const Kept&);
 
-// What at least one row keeps of a tile, and what all of them do. Word n of row r goes to kept[n * row + r].
+// What at least one row keeps of a tile, and what all of them do. Word n of row r goes to kept[n * word + r].
 struct Common {
   Kept any, every;
 };
 Common keep(const Mask&, const int64_t* head, const int64_t* query, int rows, int64_t first, int count, uint32_t* kept,
-            ptrdiff_t row);
+            ptrdiff_t word);
 
 // Span `s` of a row of a span mask, empty ones included.
 Range span_of(const Mask&, int64_t head, int64_t query, int s);

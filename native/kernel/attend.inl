@@ -37,29 +37,6 @@ struct Tile {
   enum { kUnknown, kFinite, kNonfinite } content;
 };
 
-// Lines of rows so many bytes apart lie in every fourth set of a first-level cache, which has 64 sets of 8 ways, and a
-// column of a tile is 96 lines. Those of rows that crowd it lie in every eighth.
-constexpr ptrdiff_t kApart = 256, kCrowded = 512;
-
-// The tile's values, in groups of columns where that is worth a copy: each is read once by every six queries. Those of
-// rows that crowd a cache are copied for two panels, others that lie apart for more than four (experiments/0018, 0020).
-template <class N, class Stored, class Row>
-Values<N, Row> take_values(const Panel& panel, int64_t first, int count, typename N::T* copy) {
-  const Problem& p = panel.p;
-  const int64_t head = panel.head(0);
-  const bool whole = padded<N>(p.dv) == p.dv;
-  if constexpr (N::kRegroups && !Unit<N>::kUse && sizeof(Row) == sizeof(typename N::T)) {
-    const ptrdiff_t row = p.value.row;
-    const char* const from = p.value.data + p.value.head[head] + first * row;
-    const bool lies = sizeof(Stored) == sizeof(Row) && whole && lies_in_rows<Stored>(p.value, from);
-    const int most = lies && row % kCrowded != 0 ? 4 : 1;
-    if (panel.block.rows > most * Scratch<N>::kPanel && !(lies && -kApart < row && row < kApart)) {
-      return copy_groups<N, Stored>(p.value, from, count, p.dv, copy);
-    }
-  }
-  return {take_rows<N, Stored, Row>(p.value, head, first, count, p.dv, padded<N>(p.dv), whole, copy)};
-}
-
 // Brings the tile in, when the first panel asks for it: one that every row drops is never read.
 template <class N, class Stored, class Row>
 void open_tile(const Panel& panel, Tile<N, Row>& t, Scratch<N>& s) {
@@ -182,7 +159,7 @@ void add_values(const Panel& panel, Tile<N, Row>& t, int begin, int end, bool dr
   } else if (drops && holds_nonfinite(panel.p, t, s)) {
     add_rows_alone<N, Stored>(panel, t, begin, end, out, s);
   } else if (reads_once<N>(panel)) {
-    few_accumulate<N>(s.scores, t.value, begin, end, panel.count, width, s.shrink, out, ahead_of(panel, t));
+    few_accumulate<N>(s.scores, t.value.rows, begin, end, panel.count, width, s.shrink, out, ahead_of(panel, t));
   } else {
     add(t.value, s.shrink, Alone{});
   }

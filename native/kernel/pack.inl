@@ -24,10 +24,6 @@ class Walk {
     walk.at_ += uintptr_t(row) * row_;
     return walk;
   }
-  // The lines of one row, into the second-level cache.
-  void fetch_row() const {
-    for (int i = 0; i < lines_; ++i) __builtin_prefetch(reinterpret_cast<const void*>(at_ + uintptr_t(i) * 64), 0, 2);
-  }
   // kLocality as of __builtin_prefetch: 3 is the first-level cache, 2 the second.
   template <int kLocality>
   void fetch() {
@@ -97,12 +93,6 @@ class Ahead {
     return {from<kBytes>(B::kRows * step), reinterpret_cast<uintptr_t>(read.data) + B::kNear * row, row};
   }
 
-  // One row of keys and one of values.
-  void fetch_rows(int row) const {
-    key_.from(row).fetch_row();
-    value_.from(row).fetch_row();
-  }
-
  private:
   Walk key_, value_;
 
@@ -127,56 +117,28 @@ inline void widen_row(const Stored* from, int width, typename N::T* to) {
   for (; c < width; ++c) to[c] = widen(from[c]);
 }
 
-// Rows [first, first + count) of one head, widened, `room` columns apart, with zeros in those beyond `width`.
+// One row, widened, with zeros from its `width` columns up to `room`.
+template <class N, class Stored>
+inline void copy_row(const char* from, ptrdiff_t col, bool contiguous, int width, int room, typename N::T* to) {
+  if (contiguous) {
+    widen_row<N>(reinterpret_cast<const Stored*>(from), width, to);
+  } else {
+    for (int c = 0; c < width; ++c) to[c] = widen(load_any<Stored>(from + c * col));
+  }
+  for (int c = width; c < room; ++c) to[c] = 0;
+}
+
+// Rows of one head from `from` on, widened, `room` columns apart.
 template <class N, class Stored>
 Rows<typename N::T> copy_rows(const Input& in, const char* from, int count, int width, int room, typename N::T* copy) {
   const bool contiguous = lies_in_rows<Stored>(in, from);
   for (int r = 0; r < count; ++r, from += in.row) {
-    typename N::T* const row = copy + r * ptrdiff_t(room);
-    if (contiguous) {
-      widen_row<N>(reinterpret_cast<const Stored*>(from), width, row);
-    } else {
-      for (int c = 0; c < width; ++c) row[c] = widen(load_any<Stored>(from + c * in.col));
-    }
-    for (int c = width; c < room; ++c) row[c] = 0;
+    copy_row<N, Stored>(from, in.col, contiguous, width, room, copy + r * ptrdiff_t(room));
   }
   return {copy, room};
 }
 
-// A tile's values. `group` elements lie between the first of so many columns, those of a register tile, and the first
-// of the next: as many as they are where rows are whole.
-template <class N, class E>
-struct Values {
-  static constexpr int kGroup = N::kWide * N::kLanes;
-  Rows<E> rows;
-  ptrdiff_t group = kGroup;
-  const E* at(int64_t j, int c) const { return rows.at(j) + c / kGroup * group + c % kGroup; }
-};
-
-// The same group by group, where each is one piece of memory: [group][row][column]. Columns of values as they lie are
-// as many lines, often in few sets of the first-level cache, and in two lines where rows begin within one
-// (experiments/0020).
-template <class N, class Stored>
-Values<N, typename N::T> copy_groups(const Input& in, const char* from, int count, int width, typename N::T* copy) {
-  constexpr int kGroup = Values<N, typename N::T>::kGroup;
-  const ptrdiff_t group = ptrdiff_t(count) * kGroup;
-  const bool contiguous = lies_in_rows<Stored>(in, from);
-  for (int r = 0; r < count; ++r, from += in.row) {
-    for (int c = 0; c < width; c += kGroup) {
-      const int own = width - c < kGroup ? width - c : kGroup;
-      typename N::T* const to = copy + c / kGroup * group + r * ptrdiff_t(kGroup);
-      if (contiguous) {
-        widen_row<N>(reinterpret_cast<const Stored*>(from) + c, own, to);
-      } else {
-        for (int i = 0; i < own; ++i) to[i] = widen(load_any<Stored>(from + (c + i) * in.col));
-      }
-      for (int i = own; i < padded<N>(own); ++i) to[i] = 0;
-    }
-  }
-  return {{copy, kGroup}, group};
-}
-
-// The same as rows of Row: the user's own where that is `wanted` and they can be read as they lie, else a copy. Rows of
+// Rows as rows of Row: the user's own where that is `wanted` and they can be read as they lie, else a copy. Rows of
 // a stored type that is not computed with are the user's own: whoever asks for them has looked.
 template <class N, class Stored, class Row>
 Rows<Row> take_rows(const Input& in, int64_t head, int64_t first, int count, int width, int room, bool wanted,
@@ -201,6 +163,64 @@ struct Panel {
   int64_t head(int r) const { return block.head[first + r]; }
   int64_t query(int r) const { return block.query[first + r]; }
 };
+
+// A block of one panel reads each line once: it waits for memory rather than for products.
+template <class N>
+inline bool reads_once(const Panel& panel) {
+  return panel.block.rows <= Scratch<N>::kPanel;
+}
+
+// A tile's values. `group` elements lie between the first of so many columns, those of a register tile, and the first
+// of the next: as many as they are where rows are whole.
+template <class N, class E>
+struct Values {
+  static constexpr int kGroup = N::kWide * N::kLanes;
+  Rows<E> rows;
+  ptrdiff_t group = kGroup;
+  const E* at(int64_t j, int c) const { return rows.at(j) + c / kGroup * group + c % kGroup; }
+};
+
+// Rows of one head from `from` on, widened, group by group: [group][row][column]. Columns of rows as they lie are as
+// many lines, often in few sets of the first-level cache, and halves of vectors in two lines where rows begin within
+// one (experiments/0020).
+template <class N, class Stored>
+Values<N, typename N::T> copy_groups(const Input& in, const char* from, int count, int width, typename N::T* copy) {
+  constexpr int kGroup = Values<N, typename N::T>::kGroup;
+  const ptrdiff_t group = ptrdiff_t(count) * kGroup;
+  const bool contiguous = lies_in_rows<Stored>(in, from);
+  for (int r = 0; r < count; ++r, from += in.row) {
+    for (int c = 0; c < width; c += kGroup) {
+      const int own = width - c < kGroup ? width - c : kGroup;
+      copy_row<N, Stored>(from + c * in.col, in.col, contiguous, own, padded<N>(own),
+                          copy + c / kGroup * group + r * ptrdiff_t(kGroup));
+    }
+  }
+  return {{copy, kGroup}, group};
+}
+
+// Lines of rows so many bytes apart lie in every fourth set of a first-level cache, which has 64 sets of 8 ways, and a
+// column of a tile is 96 lines. Those of rows that crowd it lie in every eighth.
+constexpr ptrdiff_t kLinesApart = 256, kCrowded = 512;
+
+// The tile's values, in groups where that is worth a copy: each is read once by every six queries. Those of rows that
+// crowd a cache are copied for two panels, others whose lines are apart for more than four (experiments/0018, 0020).
+template <class N, class Stored, class Row>
+Values<N, Row> take_values(const Panel& panel, int64_t first, int count, typename N::T* copy) {
+  const Problem& p = panel.p;
+  const int64_t head = panel.head(0);
+  const bool whole = padded<N>(p.dv) == p.dv;
+  if constexpr (N::kRegroups && !Unit<N>::kUse && sizeof(Row) == sizeof(typename N::T)) {
+    const ptrdiff_t row = p.value.row;
+    const char* const from = p.value.data + p.value.head[head] + first * row;
+    const bool lies = sizeof(Stored) == sizeof(Row) && whole && lies_in_rows<Stored>(p.value, from);
+    const bool close = -kLinesApart < row && row < kLinesApart, crowded = row % kCrowded == 0;
+    const bool many = panel.block.rows > 4 * Scratch<N>::kPanel;
+    if (!reads_once<N>(panel) && (!lies || (!close && (crowded || many)))) {
+      return copy_groups<N, Stored>(p.value, from, count, p.dv, copy);
+    }
+  }
+  return {take_rows<N, Stored, Row>(p.value, head, first, count, p.dv, padded<N>(p.dv), whole, copy)};
+}
 
 // Where row r of a panel begins in an array over (head, query).
 template <class Byte>

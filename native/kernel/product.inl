@@ -34,6 +34,7 @@ Right<E> right_of(const Rows<E>& rows, int begin, int column) {
   return {rows.at(begin) + column, rows.row};
 }
 
+// Of values in groups: of no more columns than a group has.
 template <class N, class E>
 Right<E> right_of(const Values<N, E>& values, int begin, int column) {
   return {values.at(begin, column), values.rows.row};

@@ -15,19 +15,6 @@ inline void scores(const Rows<Row>& key, int begin, int end, const Of* query, in
       [=](int r) { return beside.template from<64>((begin + r) / 2); });
 }
 
-// What the panels of a block do beside their scores: before each register tile of R keys every panel fetches one row of
-// as many of the next tile. So all of them are near when it begins, if there are R panels.
-template <int R>
-struct NextTile {
-  const Ahead& ahead;
-  int panel;
-  template <int>
-  Alone::Lines from(int half) const {
-    if (panel < R) ahead.fetch_rows(2 * half + panel);
-    return {};
-  }
-};
-
 // Up to so many rows are a few: keys then are the better lanes, half of which queries would leave idle. More than four
 // need more registers than 16 (experiments/0013).
 template <class N>
@@ -149,12 +136,6 @@ inline void scores_across(const Rows<T>& key, int begin, int end, const T* query
   if (j < end) scores<N, 1>(key, j, end, query, d, scale, to, ahead);
 }
 
-// A block of one panel reads each line once: it waits for memory rather than for products.
-template <class N>
-inline bool reads_once(const Panel& panel) {
-  return panel.block.rows <= Scratch<N>::kPanel;
-}
-
 // Of one panel, whichever way is the faster for so many rows.
 template <class N, int C, class Row, class Of>
 void score_rows(const Panel& panel, const Rows<Row>& key, int begin, int end, const Of* query, int d, typename N::T* to,
@@ -174,9 +155,5 @@ void score_rows(const Panel& panel, const Rows<Row>& key, int begin, int end, co
     if (panel.count <= kFew<N>) return few(Count<kFew<N>>{});
   }
   if (reads_once<N>(panel)) return scores<N, C>(key, begin, end, query, d, scale, to, ahead);
-  if constexpr (N::kRegroups && C == N::kCols) {
-    const int number = panel.first / Scratch<N>::kPanel;
-    return scores<N, C>(key, begin, end, query, d, scale, to, NextTile<N::kSums / C>{ahead, number});
-  }
   scores<N, C>(key, begin, end, query, d, scale, to, Alone{});
 }

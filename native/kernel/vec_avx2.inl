@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // AVX2 + FMA + F16C: 16 registers: 12 sums leave room for 3 columns and 1 broadcast. A panel is 3 vectors of queries, 4
 // keys by 3 sums at a time; of v 2 vectors, 6 queries by 2, since 64 columns are no multiple of 3.
-// Blocks are large, and regroup their values (experiments/0020).
+// Blocks are large, and their values regrouped (experiments/0020).
 
 struct F32 {
   typedef float T;

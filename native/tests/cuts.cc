@@ -22,10 +22,11 @@ void test_schedule() {
         p.row_begin = 3;
         p.row_end = 3 + rows;
         std::vector<int> seen(size_t(heads * rows), 0);
-        const Schedule schedule(p, kBlockRows);
+        const int most = group == 2 ? kBlockRows / 2 : kBlockRows;
+        const Schedule schedule(p, most);
         for (int64_t task = 0; task < schedule.tasks(); ++task) {
           const Block b = schedule.block(task);
-          CHECK(b.rows > 0 && b.rows <= kBlockRows, "%d rows", b.rows);
+          CHECK(b.rows > 0 && b.rows <= most, "%d rows", b.rows);
           const auto alike = std::count(kv.begin(), kv.end(), kv[b.head[0]]);
           CHECK(b.alone == (alike * rows == 1), "%d rows, alone %d", b.rows, b.alone);
           for (int r = 0; r < b.rows; ++r) {
@@ -146,6 +147,40 @@ void test_reach() {
   }
 }
 
+// The words of several rows at once: those of each row alone, and what they have in common.
+void test_keep() {
+  constexpr int kRows = 5, kKeys = 300, kWord = 7;
+  int64_t spans[kRows][2][2] = {
+      {{0, 300}, {0, 0}}, {{3, 97}, {98, 140}}, {{0, 0}, {0, 0}}, {{96, 192}, {200, 201}}, {{0, 31}, {32, 299}}};
+  std::vector<unsigned char> bytes(kRows * kKeys);
+  for (size_t n = 0; n < bytes.size(); ++n)
+    bytes[n] = n % 7 < 3 || n / kKeys == 1 ? static_cast<unsigned char>(n % 3 + 1) : 0;
+  const int64_t heads[1] = {0}, head[kRows] = {}, query[kRows] = {4, 0, 1, 3, 2};
+  const char* const data[] = {nullptr, reinterpret_cast<const char*>(spans),
+                              reinterpret_cast<const char*>(bytes.data()), reinterpret_cast<const char*>(bytes.data())};
+  const ptrdiff_t row[] = {0, sizeof spans[0], (kKeys + 7) / 8, kKeys};
+  for (int kind = 0; kind < 4; ++kind) {
+    const Mask mask = {static_cast<Mask::Kind>(kind), {data[kind], heads, row[kind], 1}, 2, 0};
+    for (int first : {0, 96, 192}) {
+      for (int count : {96, 95, 64, 33, 32, 1}) {
+        uint32_t kept[3 * kWord];
+        const Common common = keep(mask, head, query, kRows, first, count, kept, kWord);
+        for (int j = 0; j < 96; ++j) {
+          bool any = false, every = true;
+          for (int r = 0; r < kRows; ++r) {
+            const bool want = j < count && keeps(mask, 0, query[r], first + j);
+            CHECK((kept[j / 32 * kWord + r] >> j % 32 & 1) == want, "mask %d row %d key %d", kind, r, first + j);
+            any = any || want;
+            every = every && want;
+          }
+          CHECK((common.any.word[j / 32] >> j % 32 & 1) == any, "mask %d, any of key %d", kind, first + j);
+          CHECK((common.every.word[j / 32] >> j % 32 & 1) == every, "mask %d, every of key %d", kind, first + j);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void test_cuts() {
@@ -155,6 +190,7 @@ void test_cuts() {
   test_ranges_that_meet_are_joined();
   test_pairs_up_to();
   test_reach();
+  test_keep();
   printf("cuts: done\n");
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each piece of the kernel against a formula of a few lines; included once per target, after kernel.inl.
 #include "noise.inl"
+#include "groups_test.inl"
 
 namespace regard {
 namespace REGARD_TARGET {
@@ -378,6 +379,10 @@ void test_number() {
 }  // namespace
 
 void test_pieces() {
+  test_groups<F32, float>();
+  test_groups<F32, Half>();
+  test_groups<F32, BFloat16>();
+  test_groups<F64, double>();
   test_number<F32>();
   test_number<F64>();
   test_columns<F32, Half>();

@@ -11,7 +11,7 @@ namespace regard {
 // shorter.
 constexpr int kBlockRows = 192;
 
-// Query rows of a tile, where tiles are counted.
+// Query rows of a tile, as tiles are counted.
 constexpr int kTileRows = 96;
 
 // A strided array (head, row, column). `head[h]` is the offset of head h; all strides are in bytes and may have

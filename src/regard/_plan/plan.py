@@ -42,7 +42,7 @@ class Plan:
     target, why
         Instruction set of the native engine, and the reason for it.
     threads, block_rows, tile_keys
-        Threads at most; query rows and keys of one tile. A task has one or two such blocks of rows.
+        Threads at most; query rows and keys of one tile, as tiles are counted.
     scratch_bytes
         Working memory of one thread, which it keeps. Nothing else is allocated but the outputs, a few numbers per
         head, one band of lowered mask, the tables of a bias, and the states of chunks of keys.

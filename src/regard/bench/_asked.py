@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ._work import Rates, Work
+from ._work import FASTEST, Rates, Work
 
 
 @dataclass(frozen=True)
 class Asked:
     """A must that was missed: over whom, the milliseconds that it leaves regard, and the least that the ceilings allow.
 
-    None where the ceilings say nothing. They are what the machine gave when it gave most, so both times are of rounds
-    in which it did: the other's is its least over the must, regard's own its least.
+    None where the ceilings say nothing. All are of the moments in which the machine was fastest: the least times, and
+    the largest rates.
     """
 
     problem: str
@@ -40,7 +40,7 @@ def asked(result: Mapping[str, Any]) -> Iterator[Asked]:
         for goal in outcome.get("goals", ()):
             if goal["mark"] != "missed" or goal["sign"] != "≥":
                 continue
-            rates = Rates.for_outcome(result, outcome)
+            rates = Rates.for_outcome(result, outcome, FASTEST)
             least = None if rates is None else Work(**outcome["work"]).least_ms(rates)
-            own, over = (outcome["contestants"][who]["min_ms"] for who in ("regard", goal["peer"]))
+            own, over = (outcome["contestants"][who][FASTEST.ms] for who in ("regard", goal["peer"]))
             yield Asked(name, goal["what"], own, over / goal["must"], least)

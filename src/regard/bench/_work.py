@@ -41,16 +41,28 @@ def loop_of_products(target: str, dtype: str) -> Loop:
     return Loop(name, f"{name}, {target}")
 
 
+class Moment(NamedTuple):
+    """Which of many measurements: the name of a rate's and of a time's."""
+
+    rate: str
+    ms: str
+
+
+USUAL, FASTEST = Moment("median", "median_ms"), Moment("max", "min_ms")
+
+
 @dataclass(frozen=True)
 class Rates:
-    """What the machine gives at most: GFLOP/s, billions of exp per second, GB/s."""
+    """What the machine gives: GFLOP/s, billions of exp per second, GB/s; as a rule, or at its fastest."""
 
     products: float
     exp: float
     reading: float
 
     @classmethod
-    def of(cls, ceilings: Mapping[str, Any], target: str, dtype: str, size: int) -> Rates | None:
+    def of(
+        cls, ceilings: Mapping[str, Any], target: str, dtype: str, size: int, moment: Moment = USUAL
+    ) -> Rates | None:
         """Take a target's loops for a dtype, and the reading of the buffer whose size is nearest to so many bytes.
 
         Nearest as a ratio. None where the loops were not run.
@@ -62,11 +74,11 @@ class Rates:
         if not buffers or not all(name in ceilings for name in names):
             return None
         reading = buffers[min(buffers, key=lambda buffer: abs(math.log(buffer / max(size, 1))))]
-        products, exp = (ceilings[name]["median"] for name in names)
-        return cls(products / loop.pieces, exp, reading["median"])
+        products, exp = (ceilings[name][moment.rate] for name in names)
+        return cls(products / loop.pieces, exp, reading[moment.rate])
 
     @classmethod
-    def for_outcome(cls, result: Mapping[str, Any], outcome: Mapping[str, Any]) -> Rates | None:
+    def for_outcome(cls, result: Mapping[str, Any], outcome: Mapping[str, Any], moment: Moment = USUAL) -> Rates | None:
         """Take those for a problem of a run; None where they or its work are not known. The loops have one thread.
 
         Where a loop read the problem's own keys and values, and was faster than that of the buffer, its rate counts.
@@ -75,12 +87,12 @@ class Rates:
         if "work" not in outcome or asked["threads"] > 1:
             return None
         target = asked["target"] or result["machine"]["target"]
-        rates = cls.of(result.get("ceilings", {}), target, asked["dtype"], outcome["work"]["bytes"])
+        rates = cls.of(result.get("ceilings", {}), target, asked["dtype"], outcome["work"]["bytes"], moment)
         loop = outcome["contestants"].get(READ)
         if rates is None or loop is None:
             return rates
         others = 2 * math.prod(asked["query"]) * DTYPES[asked["dtype"]].itemsize  # query and output
-        read = (outcome["work"]["bytes"] - others) / loop["median_ms"] / 1e6
+        read = (outcome["work"]["bytes"] - others) / loop[moment.ms] / 1e6
         return replace(rates, reading=max(rates.reading, read))
 
 
