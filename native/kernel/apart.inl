@@ -55,12 +55,13 @@ struct Apart {
   }
 
   template <int C, class Row>
-  void score(const Panel& panel, const Rows<Row>& from, int begin, int end, const float* queries, float* to) {
+  void score(const Panel& panel, const Rows<Row>& from, int begin, int end, const float* queries,
+             const float* scale, float* to) {
     bool fit = true;
     for (int r = 0; r < panel.count; ++r) fit &= query_fits[panel.first + r];
     for (int j = begin; j < end; ++j) fit &= key_fits[j];
     if (fit) return;
-    scores<N, C>(from, begin, end, queries, panel.p.d, static_cast<float>(panel.p.scale), again, Alone{});
+    scores<N, C>(from, begin, end, queries, panel.p.d, scale, again, Alone{});
     for (int j = begin; j < end; ++j) {
       for (int r = 0; r < panel.count; ++r) {
         const ptrdiff_t at = ptrdiff_t(j) * kPanel + r;

@@ -77,9 +77,9 @@ void score_panel(const Panel& panel, const Tile<N, Row>& t, int begin, int end, 
   const Ahead ahead = ahead_of(panel, t);
   const typename N::T* const query = s.query + ptrdiff_t(panel.first) * panel.p.d;
   if constexpr (Unit<N>::kUse) {
-    s.unit.template score<C>(panel, t.key, begin, end, query, s.scores, ahead);
+    s.unit.template score<C>(panel, t.key, begin, end, query, s.scale, s.scores, ahead);
   } else {
-    score_rows<N, C>(panel, t.key, begin, end, query, panel.p.d, s.scores, ahead);
+    score_rows<N, C>(panel, t.key, begin, end, query, panel.p.d, s.scale, s.scores, ahead);
   }
 }
 
@@ -200,6 +200,7 @@ template <class N, class Stored>
 Range prepare(const Problem& p, const Block& block, Range keys, Scratch<N>& s) {
   constexpr int kPanel = Scratch<N>::kPanel;
   Range all{keys.end, keys.begin};
+  for (int l = 0; l < N::kLanes; ++l) s.scale[l] = static_cast<typename N::T>(p.scale);
   for (int r = 0; r < block.rows; r += kPanel) {
     const int rows = panel_rows(block, r, kPanel);
     pack_panel<N, Stored>(Panel{p, block, r, rows}, s.query + ptrdiff_t(r) * p.d);

@@ -61,9 +61,9 @@ inline void exp_by_table(typename N::V (&x)[K]) {
   typedef typename N::V V;
   typedef Exp<typename N::T> E;
   const typename N::Powers power;
-  const V high = N::held(N::set(-E::kLn2High / N::kPowers)), low = N::held(N::set(-E::kLn2Low / N::kPowers));
-  const V second = N::held(N::set(N::Powers::kSecond)), third = N::held(N::set(1 / 6.f));
-  const V lowest = N::held(N::set(E::kLowest));
+  static constexpr typename N::T kHigh = -E::kLn2High / N::kPowers, kLow = -E::kLn2Low / N::kPowers, kThird = 1 / 6.f;
+  const V high = N::constant(kHigh), low = N::constant(kLow);
+  const V second = N::constant(N::Powers::kSecond), third = N::constant(kThird), lowest = N::constant(E::kLowest);
   V at[K], r[K];
 #pragma GCC unroll 16
   for (int i = 0; i < K; ++i) at[i] = power.near(x[i]);

@@ -189,10 +189,16 @@ Values<N, typename N::T> copy_groups(const Input& in, const char* from, int coun
   const ptrdiff_t group = ptrdiff_t(count) * kGroup;
   const bool contiguous = lies_in_rows<Stored>(in, from);
   for (int r = 0; r < count; ++r, from += in.row) {
-    for (int c = 0; c < width; c += kGroup) {
+    typename N::T* to = copy + r * ptrdiff_t(kGroup);
+    int c = 0;
+    for (; contiguous && c + kGroup <= width; c += kGroup, to += group) {
+      const Stored* const whole = reinterpret_cast<const Stored*>(from) + c;
+#pragma GCC unroll 4
+      for (int l = 0; l < kGroup; l += N::kLanes) N::store(to + l, N::load(whole + l));
+    }
+    for (; c < width; c += kGroup, to += group) {
       const int own = width - c < kGroup ? width - c : kGroup;
-      copy_row<N, Stored>(from + c * in.col, in.col, contiguous, own, padded<N>(own),
-                          copy + c / kGroup * group + r * ptrdiff_t(kGroup));
+      copy_row<N, Stored>(from + c * in.col, in.col, contiguous, own, padded<N>(own), to);
     }
   }
   return {{copy, kGroup}, group};

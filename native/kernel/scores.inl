@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // scores[key][lane] = scale * (q . k): one chain over d per score, d ascending, in either of two ways.
 
-// Queries in the lanes: for keys [begin, end) of a tile, against a panel.
+// Queries in the lanes: for keys [begin, end) of a tile, against a panel. `scale` is a vector of it in memory: in a
+// register it would leave the sums one too few.
 template <class N, int C, class Row, class Of, class Beside>
-inline void scores(const Rows<Row>& key, int begin, int end, const Of* query, int d, typename N::T scale,
-                   typename N::T* to, const Beside& beside) {
+inline void scores(const Rows<Row>& key, int begin, int end, const Of* query, int d,
+                   const typename N::T* scale, typename N::T* to, const Beside& beside) {
   constexpr int kPanel = Scratch<N>::kPanel;
-  const typename N::V by = N::set(scale);
   product<N, C>(
       Left<Row>{key.at(begin), key.row, 1}, Right<Of>{query, kPanel}, end - begin, d,
       [=](int r, int c, typename N::V dot) {
-        N::store(to + ptrdiff_t(begin + r) * kPanel + c * N::kLanes, N::mul(dot, by));
+        N::store(to + ptrdiff_t(begin + r) * kPanel + c * N::kLanes, N::mul(dot, N::load(scale)));
       },
       [=](int r) { return beside.template from<64>((begin + r) / 2); });
 }
@@ -29,8 +29,8 @@ constexpr int kGroups = kTurn<N, Row> > 4 ? 1 : 2;
 
 // Keys in the lanes, for the first R rows of a panel: a few rows would leave most lanes of the other way idle.
 template <class N, int R, int G, class Row, class Of>
-inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, int d, typename N::T scale,
-                            typename N::T* to, const Ahead& ahead) {
+inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, int d,
+                            const typename N::T* scale, typename N::T* to, const Ahead& ahead) {
   typedef typename N::V V;
   typedef decltype(N::load(query)) Factor;
   constexpr int kPanel = Scratch<N>::kPanel, kQuads = (R + 3) / 4;
@@ -76,7 +76,7 @@ inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, in
 #pragma GCC unroll 4
   for (int g = 0; g < G; ++g) {
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) acc[g][r / 4][r % 4] = N::mul(acc[g][r / 4][r % 4], N::set(scale));
+    for (int r = 0; r < R; ++r) acc[g][r / 4][r % 4] = N::mul(acc[g][r / 4][r % 4], N::load(scale));
 #pragma GCC unroll 2
     for (int quad = 0; quad < kQuads; ++quad) {
       N::store_columns(acc[g][quad], to + ptrdiff_t(first + g * N::kLanes) * kPanel + 4 * quad, kPanel);
@@ -85,8 +85,8 @@ inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, in
 }
 
 template <class N, int R, class Row, class Of>
-inline void few_scores(const Rows<Row>& key, int begin, int end, const Of* query, int d, typename N::T scale,
-                       typename N::T* to, const Ahead& ahead) {
+inline void few_scores(const Rows<Row>& key, int begin, int end, const Of* query, int d,
+                       const typename N::T* scale, typename N::T* to, const Ahead& ahead) {
   constexpr int kStep = kGroups<N, Row> * N::kLanes;
   int j = begin;
   for (; j + kStep <= end; j += kStep) few_scores_step<N, R, kGroups<N, Row>>(key, j, query, d, scale, to, ahead);
@@ -103,7 +103,7 @@ inline bool may_go_across(const Panel& panel, int d) {
 }
 
 template <class N, class T>
-inline void scores_across(const Rows<T>& key, int begin, int end, const T* query, int d, T scale, T* to,
+inline void scores_across(const Rows<T>& key, int begin, int end, const T* query, int d, const T* scale, T* to,
                           const Ahead& ahead) {
   constexpr int kPanel = Scratch<N>::kPanel, kSize = int(sizeof(T)), kWide = 8 * N::kLanes;
   T q[kAcrossColumns], done[N::kLanes];
@@ -130,7 +130,7 @@ inline void scores_across(const Rows<T>& key, int begin, int end, const T* query
       for (; c < d; c += N::kLanes) add(c);
       sum[l] = x;
     }
-    N::store(done, N::mul(N::sums(sum), N::set(scale)));
+    N::store(done, N::mul(N::sums(sum), N::load(scale)));
     for (int l = 0; l < N::kLanes; ++l) to[ptrdiff_t(j + l) * kPanel] = done[l];
   }
   if (j < end) scores<N, 1>(key, j, end, query, d, scale, to, ahead);
@@ -138,10 +138,9 @@ inline void scores_across(const Rows<T>& key, int begin, int end, const T* query
 
 // Of one panel, whichever way is the faster for so many rows.
 template <class N, int C, class Row, class Of>
-void score_rows(const Panel& panel, const Rows<Row>& key, int begin, int end, const Of* query, int d, typename N::T* to,
-                const Ahead& ahead) {
-  const typename N::T scale = static_cast<typename N::T>(panel.p.scale);
-  if constexpr (C == 1 && N::kAcross && sizeof(Row) == sizeof(Of) && sizeof(Of) == sizeof scale) {
+void score_rows(const Panel& panel, const Rows<Row>& key, int begin, int end, const Of* query, int d,
+                const typename N::T* scale, typename N::T* to, const Ahead& ahead) {
+  if constexpr (C == 1 && N::kAcross && sizeof(Row) == sizeof(Of) && sizeof(Of) == sizeof *scale) {
     if (may_go_across<N>(panel, d)) return scores_across<N>(key, begin, end, query, d, scale, to, ahead);
   }
   if constexpr (C == 1 && N::kLanes > 1) {

@@ -58,6 +58,7 @@ struct Scratch {
   Cutter cut;
   State<N> total, part;  // of all keys so far, and of one chunk of them
   T* query;              // [panel][d][lane]: the transposed queries
+  T* scale;              // [lane]: all of them the same
   T* scores;             // [key][lane]: one panel, scores and then weights
   T* shrink;             // [row]: what a fold says of the output so far
   T* grow;               // [row]: and a merge of the output that joins it
@@ -71,6 +72,7 @@ struct Scratch {
   Scratch(int tile, int d, int dv, char* base)
       : cut{base}, total(cut, N::kBlock, dv), part(cut, N::kBlock, dv), unit(cut, tile, d, dv) {
     cut(query, size_t(kPanels) * kPanel * d);
+    cut(scale, N::kLanes);
     cut(scores, size_t(tile) * kPanel);
     cut(shrink, N::kBlock);
     cut(grow, N::kBlock);

@@ -112,9 +112,8 @@ struct Unit<Pieced<V_, K, W>> {
 
   // scores[key][lane] for keys [begin, end), and some beside them up to whole tiles.
   template <int C, class Row>
-  void score(const Panel& panel, const Rows<Row>& from, int begin, int end, const float* queries, float* scores_,
-             const Ahead&) {
-    const Problem& p = panel.p;
+  void score(const Panel& panel, const Rows<Row>& from, int begin, int end, const float* queries,
+             const float* scale, float* scores_, const Ahead&) {
     const int across = up_to(C * N::kLanes, kSide) / kSide, first = begin / kSide * kSide;
     const RightTiles right{query + ptrdiff_t(K) * panel.first * deep_d, kAcross, ptrdiff_t(kPanel) * deep_d};
     for (int j = first; j < end; j += 2 * kSide) {
@@ -125,14 +124,14 @@ struct Unit<Pieced<V_, K, W>> {
                            scores_ + ptrdiff_t(j) * kPanel + q * kSide, kPanel);
       }
     }
-    const typename N::V by = N::set(static_cast<float>(p.scale));
+    const typename N::V by = N::load(scale);
     for (int j = begin; j < end; ++j) {
       for (int c = 0; c < C; ++c) {
         float* const at = scores_ + ptrdiff_t(j) * kPanel + c * N::kLanes;
         N::store(at, N::mul(N::load(at), by));
       }
     }
-    apart.template score<C>(panel, from, begin, end, queries, scores_);
+    apart.template score<C>(panel, from, begin, end, queries, scale, scores_);
   }
 
   // Weights of keys [begin, end) as rows of queries; in the steps that these touch, the others are zero.

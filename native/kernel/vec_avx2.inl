@@ -34,15 +34,19 @@ struct F32 {
     return _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(power), 23)));
   }
 
-  static V held(V x) { return x; }
+  // Read anew, not held in a register or spilled from it: bases and sums of a softmax need those that there are
+  // (experiments/0023).
+  static V constant(const T& x) { return set(*anew(&x)); }
   // Numbers n near 8 x log2 e, for n in [-2048, 2047], in a form that both n and 2^(n/8) are read from: with 1.5 * 2^23
   // added, n is in the low bits. Of these the lowest three choose from the table, whose bits are those of 2^(j/8) less
   // what j adds when n is shifted into the exponent.
   struct Powers {
+    static constexpr T kBy = 11.5415603f, kShift = 0x1.8p23f;
     static constexpr T kSecond = 0.5000645f;  // the least error with 1/6 beside it
-    V by = set(11.5415603f), shift = set(0x1.8p23f);
-    Bits table = _mm256_setr_epi32(0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7, 0x3f7504f3, 0x3f75672a, 0x3f7744fd,
-                                   0x3f7ac0c7);
+    static constexpr uint32_t kTable[] = {0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7,
+                                          0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7};
+    V by = constant(kBy), shift = constant(kShift);
+    Bits table = bits(anew(kTable));
     V near(V x) const { return fma(x, by, shift); }
     V number(V at) const { return sub(at, shift); }
     V of(V at) const {
@@ -93,6 +97,11 @@ struct F32 {
  private:
   static constexpr T kShift = 12582912.0f + 127;
 
+  template <class E>
+  static const E* anew(const E* p) {
+    asm volatile("" : "+r"(p));
+    return p;
+  }
   static V widen8(__m128i x) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16)); }
   template <class E>
   static __m128i both(const E* low, const E* high) {

@@ -36,12 +36,13 @@ struct F32 {
     asm("" : "+v"(x));
     return x;
   }
+  static V constant(T x) { return held(set(x)); }
   // Numbers n near 16 x log2 e, for n in [-4096, 4095], in a form that both n and 2^(n/16) are read from: with 1.5 *
   // 2^23 added, n is in the low bits. Of these the lowest four choose from the table, whose bits are those of 2^(j/16)
   // less what j adds when n is shifted into the exponent.
   struct Powers {
     static constexpr T kSecond = 0.50001620f;  // the least error with 1/6 beside it
-    V by = held(set(23.0831207f)), shift = held(set(0x1.8p23f)), table = held(powers());
+    V by = constant(23.0831207f), shift = constant(0x1.8p23f), table = held(powers());
     V near(V x) const { return fma(x, by, shift); }
     V number(V at) const { return sub(at, shift); }
     V of(V at) const {

@@ -134,13 +134,15 @@ void test_few_scores() {
   Noise noise;
   for (Pair& x : key) x = {near(noise()), near(noise())};
   for (Pair& x : query) x = {near(noise()), near(noise())};
+  float scale[Paired::kLanes];
+  for (float& x : scale) x = 0.3f;
   const Rows<Pair> rows{key, kRow};
   const int64_t head = 0;
   const Input in{reinterpret_cast<const char*>(key), &head, kRow * sizeof(Pair), sizeof(BFloat16)};
   const int depths[] = {1, 3, 4, 8, 13};
   for (int d : depths) {
-    scores<Paired, 1>(rows, 5, kKeys, query, d, 0.3f, want, Alone{});
-    few_scores<Paired, R>(rows, 5, kKeys, query, d, 0.3f, got, Ahead(in, in, 0, 0, 2 * d, 2 * d));
+    scores<Paired, 1>(rows, 5, kKeys, query, d, scale, want, Alone{});
+    few_scores<Paired, R>(rows, 5, kKeys, query, d, scale, got, Ahead(in, in, 0, 0, 2 * d, 2 * d));
     for (int j = 5; j < kKeys; ++j) {
       for (int r = 0; r < R; ++r) {
         float sum = 0;

@@ -250,11 +250,13 @@ void test_few_scores() {
       static T query[32 * kPanel], want[kKeys * kPanel], got[kKeys * kPanel];
       for (Row& x : key) narrow(T(noise()), x);
       for (T& x : query) x = noise();
+      T scale[N::kLanes];
+      for (T& x : scale) x = T(0.3);
       const Rows<Row> rows{key, 33};
       const int64_t head = 0;
       const Input in{reinterpret_cast<const char*>(key), &head, 33 * sizeof(Row), sizeof(Row)};
-      scores<N, 1>(rows, 5, kKeys, query, d, T(0.3), want, Alone{});
-      few_scores<N, R>(rows, 5, kKeys, query, d, T(0.3), got, Ahead(in, in, 0, 0, d, d));
+      scores<N, 1>(rows, 5, kKeys, query, d, scale, want, Alone{});
+      few_scores<N, R>(rows, 5, kKeys, query, d, scale, got, Ahead(in, in, 0, 0, d, d));
       for (int j = 5; j < kKeys; ++j) {
         for (int r = 0; r < R; ++r) {
           CHECK(got[j * kPanel + r] == want[j * kPanel + r], "d %d key %d row %d of %d", d, j, r, R);
