@@ -282,6 +282,7 @@ def test_what_ends_while_it_is_imported(code, said, bad):
     [
         ("attention", "'attention' names no function; write module:function or file.py:function"),
         (":f", "names no function"),
+        (5, "is told by name, not by an object of type int: write module:function or file.py:function"),
         ("m:a.b", "'a.b' is no name of a function; write m:function"),
         ("none.py:f", "there is no file none.py"),
         ("sub/none:f", "there is no file sub/none"),

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -96,6 +97,25 @@ def test_a_picture_is_of_one_head():
     assert "head 0" in str(TWO.picture(3, 3))
     assert "3 keys across, head 1" in TWO.picture(3, 3, head=1).svg
     assert "head" not in str(rg.Causal().picture(3, 3))
+
+
+def test_a_picture_of_an_array_has_its_heads():
+    array = np.random.default_rng(0).random((2, 4, 3, 3)) < 0.5
+    mask = rg.masks.Dense(array)
+    assert (mask.picture(3, 3, batch=1, head=2).kept == array[1, 2]).all()
+    assert mask.materialize(3, 3, lead=(2,)).shape == array.shape
+    with pytest.raises(
+        rg.ShapeError, match=re.escape("there is no head 7 in Dense(<bool (2, 4, 3, 3)>), which is made for 4")
+    ):
+        mask.picture(3, 3, head=7)
+    assert rg.masks.Dense(array[:, :1]).picture(3, 3, head=7).kept.any()
+
+
+def test_lead_is_a_tuple():
+    with pytest.raises(
+        rg.ShapeError, match=re.escape("lead is 5; it must be a tuple, the sizes of the axes before heads")
+    ):
+        rg.Causal().materialize(3, 3, lead=5)
 
 
 @pytest.mark.parametrize("extra", [rg.Full(), rg.Dilated(2)])

@@ -55,8 +55,8 @@ struct Apart {
   }
 
   template <int C, class Row>
-  void score(const Panel& panel, const Rows<Row>& from, int begin, int end, const float* queries,
-             const float* scale, float* to) {
+  void score(const Panel& panel, const Rows<Row>& from, int begin, int end, const float* queries, const float* scale,
+             float* to) {
     bool fit = true;
     for (int r = 0; r < panel.count; ++r) fit &= query_fits[panel.first + r];
     for (int j = begin; j < end; ++j) fit &= key_fits[j];

@@ -163,8 +163,8 @@ struct Unit<Paired> {
 
   // scores[key][lane] for keys [begin, end).
   template <int C, class Row>
-  void score(const Panel& panel, const Rows<Row>& from, int begin, int end, const float* queries,
-             const float* scale, float* to, const Ahead& ahead) {
+  void score(const Panel& panel, const Rows<Row>& from, int begin, int end, const float* queries, const float* scale,
+             float* to, const Ahead& ahead) {
     const Pair* const of = query + ptrdiff_t(panel.first) * deep;
     score_rows<N, C>(panel, keys, begin, end, of, deep, scale, to, ahead);
     apart.template score<C>(panel, from, begin, end, queries, scale, to);

@@ -4,8 +4,8 @@
 // Queries in the lanes: for keys [begin, end) of a tile, against a panel. `scale` is a vector of it in memory: in a
 // register it would leave the sums one too few.
 template <class N, int C, class Row, class Of, class Beside>
-inline void scores(const Rows<Row>& key, int begin, int end, const Of* query, int d,
-                   const typename N::T* scale, typename N::T* to, const Beside& beside) {
+inline void scores(const Rows<Row>& key, int begin, int end, const Of* query, int d, const typename N::T* scale,
+                   typename N::T* to, const Beside& beside) {
   constexpr int kPanel = Scratch<N>::kPanel;
   product<N, C>(
       Left<Row>{key.at(begin), key.row, 1}, Right<Of>{query, kPanel}, end - begin, d,
@@ -29,8 +29,8 @@ constexpr int kGroups = kTurn<N, Row> > 4 ? 1 : 2;
 
 // Keys in the lanes, for the first R rows of a panel: a few rows would leave most lanes of the other way idle.
 template <class N, int R, int G, class Row, class Of>
-inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, int d,
-                            const typename N::T* scale, typename N::T* to, const Ahead& ahead) {
+inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, int d, const typename N::T* scale,
+                            typename N::T* to, const Ahead& ahead) {
   typedef typename N::V V;
   typedef decltype(N::load(query)) Factor;
   constexpr int kPanel = Scratch<N>::kPanel, kQuads = (R + 3) / 4;
@@ -85,8 +85,8 @@ inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, in
 }
 
 template <class N, int R, class Row, class Of>
-inline void few_scores(const Rows<Row>& key, int begin, int end, const Of* query, int d,
-                       const typename N::T* scale, typename N::T* to, const Ahead& ahead) {
+inline void few_scores(const Rows<Row>& key, int begin, int end, const Of* query, int d, const typename N::T* scale,
+                       typename N::T* to, const Ahead& ahead) {
   constexpr int kStep = kGroups<N, Row> * N::kLanes;
   int j = begin;
   for (; j + kStep <= end; j += kStep) few_scores_step<N, R, kGroups<N, Row>>(key, j, query, d, scale, to, ahead);

@@ -112,8 +112,8 @@ struct Unit<Pieced<V_, K, W>> {
 
   // scores[key][lane] for keys [begin, end), and some beside them up to whole tiles.
   template <int C, class Row>
-  void score(const Panel& panel, const Rows<Row>& from, int begin, int end, const float* queries,
-             const float* scale, float* scores_, const Ahead&) {
+  void score(const Panel& panel, const Rows<Row>& from, int begin, int end, const float* queries, const float* scale,
+             float* scores_, const Ahead&) {
     const int across = up_to(C * N::kLanes, kSide) / kSide, first = begin / kSide * kSide;
     const RightTiles right{query + ptrdiff_t(K) * panel.first * deep_d, kAcross, ptrdiff_t(kPanel) * deep_d};
     for (int j = first; j < end; j += 2 * kSide) {

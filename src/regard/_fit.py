@@ -87,6 +87,10 @@ def as_geometry(
 ) -> Geometry:
     """Check sizes that a user gives where there are no arrays; without lead, one head has rank 2."""
     queries, keys, heads = as_size("queries", queries), as_size("keys", keys), as_size("heads", heads)
+    if not isinstance(lead, tuple | list):
+        raise ShapeError(
+            f"lead is {written(lead)}; it must be a tuple, the sizes of the axes before heads: (2,) for one"
+        )
     lead = tuple(as_size("lead", size) for size in lead)
     offset = as_offset(q_offset, "for the last query at the last key write keys - queries")
     check_offset(offset, lead)

@@ -65,6 +65,11 @@ class Dense(Mask):
     def lead(self) -> tuple[int, ...]:
         return self.array.shape[:-3]
 
+    @property
+    def heads(self) -> int | None:
+        heads = self.array.shape[-3] if self.array.ndim > 2 else 1
+        return heads if heads > 1 else None
+
     def check(self, geometry: Geometry) -> None:
         message = misfit("mask", self.array.shape, geometry)
         if message:

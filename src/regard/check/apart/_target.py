@@ -42,6 +42,11 @@ class Target:
         RegardError
             It is neither, or there is no such file.
         """
+        if not isinstance(text, str):
+            raise RegardError(
+                f"a function in a process of its own is told by name, not by an object of type {type(text).__name__}: "
+                "write module:function or file.py:function"
+            )
         place, colon, name = text.rpartition(":")
         if not colon or not place:
             raise RegardError(f"{text!r} names no function; write module:function or file.py:function")
