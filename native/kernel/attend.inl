@@ -194,8 +194,8 @@ inline int panel_rows(const Block& block, int first, int most) {
   return block.rows - first < most ? block.rows - first : most;
 }
 
-// What is the same for all tiles: the transposed queries of all panels, and what their masks reach of these keys.
-// Returns those that one of them may reach.
+// What is the same for all tiles: the scale, the transposed queries of all panels, and what their masks reach of these
+// keys. Returns those that one of them may reach.
 template <class N, class Stored>
 Range prepare(const Problem& p, const Block& block, Range keys, Scratch<N>& s) {
   constexpr int kPanel = Scratch<N>::kPanel;

@@ -55,7 +55,7 @@ struct Alone {
   }
 };
 
-// One k: a step of R * C chains, from the first to the last, or back.
+// One k: a step of R * C chains, their rows from the first to the last, or back.
 template <class N, bool kBack, int R, int C, class A, class B>
 [[gnu::always_inline]] inline void product_step(typename N::V (&acc)[R][C], const Left<A>& a, B& b) {
   decltype(b.template load<N>(0)) col[C];
@@ -71,9 +71,9 @@ template <class N, bool kBack, int R, int C, class A, class B>
 }
 
 // sum over k of a[r][k] * b[k][lane], for R rows and C columns of vectors: one chain per element, k ascending from
-// zero. done(r, c, sum) receives each column of vectors; step() is called once per k. To and fro, so that no chain has
-// the same place in each step: with as many chains as AVX2 has registers for, 2 to 4 % of the time
-// (experiments/0022). That the loop can be left between two steps keeps GCC from mixing them.
+// zero. done(r, c, sum) receives each column of vectors; step() is called once per k. Every second
+// step takes the rows backwards: where each chain had the same place in each step, AVX2's FMA units were idle now and
+// then (experiments/0022). That the loop can be left between two steps keeps GCC from mixing them.
 template <class N, int R, int C, class A, class B, class Done, class Step>
 inline void product_tile(Left<A> a, B b, int n, Done done, Step step) {
   typedef typename N::V V;

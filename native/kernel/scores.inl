@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // scores[key][lane] = scale * (q . k): one chain over d per score, d ascending, in either of two ways.
 
-// Queries in the lanes: for keys [begin, end) of a tile, against a panel. `scale` is a vector of it in memory: in a
-// register it would leave the sums one too few.
+// Queries in the lanes: for keys [begin, end) of a tile, against a panel. `scale` points at a vector of equal
+// numbers: held in a register, it would leave AVX2 one too few for the sums.
 template <class N, int C, class Row, class Of, class Beside>
 inline void scores(const Rows<Row>& key, int begin, int end, const Of* query, int d, const typename N::T* scale,
                    typename N::T* to, const Beside& beside) {

@@ -58,7 +58,7 @@ struct Scratch {
   Cutter cut;
   State<N> total, part;  // of all keys so far, and of one chunk of them
   T* query;              // [panel][d][lane]: the transposed queries
-  T* scale;              // [lane]: all of them the same
+  T* scale;              // [lane]: that of the problem in each
   T* scores;             // [key][lane]: one panel, scores and then weights
   T* shrink;             // [row]: what a fold says of the output so far
   T* grow;               // [row]: and a merge of the output that joins it

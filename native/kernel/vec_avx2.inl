@@ -34,7 +34,7 @@ struct F32 {
     return _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(power), 23)));
   }
 
-  // Read anew, not held in a register or spilled from it: bases and sums of a softmax need those that there are
+  // Read at each use: else GCC holds constants in registers and spills the bases and sums of a softmax
   // (experiments/0023).
   static V constant(const T& x) { return set(*anew(&x)); }
   // Numbers n near 8 x log2 e, for n in [-2048, 2047], in a form that both n and 2^(n/8) are read from: with 1.5 * 2^23
@@ -97,6 +97,7 @@ struct F32 {
  private:
   static constexpr T kShift = 12582912.0f + 127;
 
+  // The same address, as one that GCC knows nothing of.
   template <class E>
   static const E* anew(const E* p) {
     asm volatile("" : "+r"(p));
