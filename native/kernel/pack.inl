@@ -192,9 +192,7 @@ Values<N, typename N::T> copy_groups(const Input& in, const char* from, int coun
     typename N::T* to = copy + r * ptrdiff_t(kGroup);
     int c = 0;
     for (; contiguous && c + kGroup <= width; c += kGroup, to += group) {
-      const Stored* const whole = reinterpret_cast<const Stored*>(from) + c;
-#pragma GCC unroll 4
-      for (int l = 0; l < kGroup; l += N::kLanes) N::store(to + l, N::load(whole + l));
+      widen_row<N>(reinterpret_cast<const Stored*>(from) + c, kGroup, to);
     }
     for (; c < width; c += kGroup, to += group) {
       const int own = width - c < kGroup ? width - c : kGroup;

@@ -37,16 +37,17 @@ struct F32 {
   // Read at each use: else GCC holds constants in registers and spills the bases and sums of a softmax
   // (experiments/0023).
   static V constant(const T& x) { return set(*anew(&x)); }
+  static V constant(T&&) = delete;  // it would be written to the stack first
   // Numbers n near 8 x log2 e, for n in [-2048, 2047], in a form that both n and 2^(n/8) are read from: with 1.5 * 2^23
   // added, n is in the low bits. Of these the lowest three choose from the table, whose bits are those of 2^(j/8) less
   // what j adds when n is shifted into the exponent.
   struct Powers {
     static constexpr T kBy = 11.5415603f, kShift = 0x1.8p23f;
     static constexpr T kSecond = 0.5000645f;  // the least error with 1/6 beside it
-    static constexpr uint32_t kTable[] = {0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7,
-                                          0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7};
+    static constexpr uint32_t kEighths[] = {0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7,
+                                            0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7};
     V by = constant(kBy), shift = constant(kShift);
-    Bits table = bits(anew(kTable));
+    Bits table = bits(anew(kEighths));
     V near(V x) const { return fma(x, by, shift); }
     V number(V at) const { return sub(at, shift); }
     V of(V at) const {
