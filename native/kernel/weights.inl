@@ -12,13 +12,20 @@ void weigh_panel(const Panel& panel, const Tile<N, typename N::T>& t, int64_t be
   const int count = t.count;
   score_panel<N, C>(panel, t, 0, count, s);
   const bool by_bias = add_to_scores<N, C>(panel, first, 0, count, s);
+  V base[C], sum[C];
+#pragma GCC unroll 8
   for (int c = 0; c < C; ++c) {
-    const V base = base_of<N>(N::load(s.total.max + panel.first + c * N::kLanes));
-    const V sum = N::load(s.total.sum + panel.first + c * N::kLanes);
-    for (int j = 0; j < count; ++j) {
-      T* const at = s.scores + ptrdiff_t(j) * kPanel + c * N::kLanes;
-      N::store(at, N::div(exp<N>(N::sub(N::load(at), base)), sum));
-    }
+    base[c] = base_of<N>(N::load(s.total.max + panel.first + c * N::kLanes));
+    sum[c] = N::load(s.total.sum + panel.first + c * N::kLanes);
+  }
+  for (int j = 0; j < count; ++j) {
+    T* const at = s.scores + ptrdiff_t(j) * kPanel;
+    V x[C];
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) x[c] = N::sub(N::load(at + c * N::kLanes), base[c]);
+    exp<N>(x);
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) N::store(at + c * N::kLanes, N::div(x[c], sum[c]));
   }
   if (by_bias) drop_by_biases<N>(panel, first, 0, count, 0, s.scores);
   if (p.mask.kind != Mask::kFull) {
