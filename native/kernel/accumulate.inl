@@ -15,8 +15,9 @@ inline void accumulate_columns(const Weight* weights, const Value& value, int be
         N::store(at, N::fma(N::load(at), N::set(shrink[r]), block));
       },
       [=](int) {
-        constexpr int kBytes = C * decltype(right)::template kBytes<N>;
-        return beside.template from<kBytes>((end + begin + (end - begin) * column / width) / 2, right);
+        typedef decltype(right) Read;
+        constexpr int kBytes = C * Read::template kBytes<N>, kNear = Read::template kNear<N>;
+        return beside.template from<kBytes, kNear>((end + begin + (end - begin) * column / width) / 2, right);
       });
 }
 

@@ -40,10 +40,6 @@ class Walk {
   uintptr_t gap_;
 };
 
-// So many rows on, keys and values, and values that are read in pairs, are asked for again: what was asked for far
-// ahead is dropped where memory is busy (experiments/0012).
-constexpr int kNearKeys = 32, kNearValues = 8, kNearPairs = 32;
-
 // The keys and values that are read next, during the work on those before. A few lines at a time, since many would wait
 // for each other; a line of each at a time, since memory gives more to two streams than to one; into the second-level
 // cache, for the first has no room for them.
@@ -72,7 +68,9 @@ class Ahead {
     return {key_.from(row), value_.from(row), 0};
   }
 
-  // The same, and what is read itself, some rows on; so many of these for each step.
+  // The same, and what is read itself, kNear rows on, of which each step reads kRows: what was asked for far ahead is
+  // dropped where memory is busy (experiments/0012). Not with kNear 0: where nothing is dropped, to ask again only
+  // takes the place of others (experiments/0026).
   template <int kBytes, int kRows>
   struct FarAndNear {
     Lines<kBytes> far;
@@ -87,10 +85,15 @@ class Ahead {
       }
     }
   };
-  template <int kBytes, class B>
-  FarAndNear<kBytes, B::kRows> from(int step, const B& read) const {
+  template <int kBytes, int kNear, class B>
+  auto from(int step, const B& read) const {
+    const Lines<kBytes> far = from<kBytes>(B::kRows * step);
     const uintptr_t row = uintptr_t(read.row) * sizeof *read.data;
-    return {from<kBytes>(B::kRows * step), reinterpret_cast<uintptr_t>(read.data) + B::kNear * row, row};
+    if constexpr (kNear > 0) {
+      return FarAndNear<kBytes, B::kRows>{far, reinterpret_cast<uintptr_t>(read.data) + kNear * row, row};
+    } else {
+      return far;
+    }
   }
 
  private:

@@ -137,13 +137,15 @@ struct Unit<Paired> {
 
   // Two rows of values as they lie, put in pairs while they are read.
   struct Zipped {
-    static constexpr int kRows = 2, kNear = kNearPairs;
+    static constexpr int kRows = 2;
     const BFloat16* data;
     ptrdiff_t row;
     typename N::Usual* seen;
     typename N::Usual usual;
     template <class>
     static constexpr int kBytes = N::kLanes * int(sizeof(Pair));
+    template <class>
+    static constexpr int kNear = 32;
     template <class>
     typename N::Pairs load(int c) {
       const typename N::Pairs x = N::pair(data + c * N::kLanes, data + row + c * N::kLanes);

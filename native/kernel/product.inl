@@ -17,11 +17,13 @@ struct Left {
 };
 template <class E>
 struct Right {
-  static constexpr int kRows = 1, kNear = kNearValues;  // rows that one step reads, and that a fetch is ahead
+  static constexpr int kRows = 1;  // that one step reads
   const E* data;
   ptrdiff_t row;
   template <class N>
   static constexpr int kBytes = N::kLanes * int(sizeof(E));
+  template <class N>
+  static constexpr int kNear = N::template kNearValues<E>;
   template <class N>
   auto load(int c) const {
     return N::load(data + c * N::kLanes);
@@ -49,7 +51,7 @@ struct Alone {
   Lines from(int) const {
     return {};
   }
-  template <int, class B>
+  template <int, int, class B>
   Lines from(int, const B&) const {
     return {};
   }

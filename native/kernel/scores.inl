@@ -27,6 +27,25 @@ constexpr int kTurn = sizeof(Row) == sizeof(typename N::T) ? N::kTurn : 4;
 template <class N, class Row>
 constexpr int kGroups = kTurn<N, Row> > 4 ? 1 : 2;
 
+// Keys of a tile some rows on from `first`, so many bytes at each step: what FarAndNear is to values.
+template <int kBytes>
+struct Near {
+  Walk walk;
+  void operator()() {
+#pragma GCC unroll 8
+    for (int i = 0; i < kBytes; i += 64) walk.fetch<3>();
+  }
+};
+template <class N, int kBytes, class Row>
+auto near_keys(const Rows<Row>& key, int first, int d) {
+  if constexpr (N::template kNearKeys<Row> > 0) {
+    const Walk walk(reinterpret_cast<uintptr_t>(key.data), key.row * ptrdiff_t(sizeof(Row)), d * ptrdiff_t(sizeof(Row)));
+    return Near<kBytes>{walk.from(first + N::template kNearKeys<Row>)};
+  } else {
+    return Alone::Lines{};
+  }
+}
+
 // Keys in the lanes, for the first R rows of a panel: a few rows would leave most lanes of the other way idle.
 template <class N, int R, int G, class Row, class Of>
 inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, int d, const typename N::T* scale,
@@ -36,7 +55,7 @@ inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, in
   constexpr int kPanel = Scratch<N>::kPanel, kQuads = (R + 3) / 4;
   constexpr int kSize = int(sizeof(Row)), kColumns = kTurn<N, Row>, kBytes = G * N::kLanes * kColumns * kSize;
   auto fetch = ahead.template from<kBytes>(first / 2);
-  Walk near = Walk(reinterpret_cast<uintptr_t>(key.data), key.row * kSize, d * kSize).from(first + kNearKeys);
+  auto near = near_keys<N, kBytes>(key, first, d);
   V acc[G][kQuads][4];
 #pragma GCC unroll 16
   for (int i = 0; i < G * kQuads * 4; ++i) acc[i / (kQuads * 4)][i / 4 % kQuads][i % 4] = N::set(0);
@@ -51,8 +70,7 @@ inline void few_scores_step(const Rows<Row>& key, int first, const Of* query, in
   int c = 0;
   for (; c + kColumns <= d; c += kColumns) {
     fetch();
-#pragma GCC unroll 8
-    for (int i = 0; i < kBytes; i += 64) near.template fetch<3>();
+    near();
     Factor columns[G][kColumns];
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) N::load_columns(key.at(first + g * N::kLanes) + c, key.row, columns[g]);
@@ -111,7 +129,7 @@ inline void scores_across(const Rows<T>& key, int begin, int end, const T* query
   int j = begin;
   for (; j + N::kLanes <= end; j += N::kLanes) {
     auto fetch = ahead.template from<N::kLanes * kSize>(j / 2);
-    Walk near = Walk(reinterpret_cast<uintptr_t>(key.data), key.row * kSize, d * kSize).from(j + kNearKeys);
+    auto near = near_keys<N, 64>(key, j, d);
     typename N::V sum[N::kLanes];
 #pragma GCC unroll 4
     for (int l = 0; l < N::kLanes; ++l) {
@@ -119,7 +137,7 @@ inline void scores_across(const Rows<T>& key, int begin, int end, const T* query
       typename N::V x = N::set(0);
       const auto add = [&](int c) {
         fetch();
-        if (c * kSize % 64 == 0) near.template fetch<3>();
+        if (c * kSize % 64 == 0) near();
         x = N::fma(N::load(row + c), N::load(q + c), x);
       };
       int c = 0;

@@ -9,6 +9,11 @@ struct F32 {
   typedef __m256i Bits;
   static constexpr int kLanes = 8, kSums = 12, kCols = 3, kWide = 2, kTurn = 4, kPowers = 8, kBlock = 192;
   static constexpr bool kAcross = true, kRegroups = true;
+  // Rows on that keys and values are asked for again (pack.inl): of 16 bits only, for others lose by it (experiments/0026).
+  template <class Row>
+  static constexpr int kNearKeys = sizeof(Row) < 4 ? 32 : 0;
+  template <class Row>
+  static constexpr int kNearValues = sizeof(Row) < 4 ? 8 : 0;
 
   static V load(const float* p) { return _mm256_loadu_ps(p); }
   static V load(const Half* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
@@ -135,6 +140,10 @@ struct F64 {
   typedef __m256i Bits;
   static constexpr int kLanes = 4, kSums = 12, kCols = 3, kWide = 2, kTurn = 4, kPowers = 0, kBlock = 192;
   static constexpr bool kAcross = false, kRegroups = true;
+  template <class>
+  static constexpr int kNearKeys = 0;
+  template <class>
+  static constexpr int kNearValues = 0;
 
   static V load(const double* p) { return _mm256_loadu_pd(p); }
   static void store(T* p, V x) { _mm256_storeu_pd(p, x); }

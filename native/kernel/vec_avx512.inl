@@ -8,6 +8,10 @@ struct F32 {
   typedef __m512i Bits;
   static constexpr int kLanes = 16, kSums = 24, kCols = 3, kWide = 4, kTurn = 8, kPowers = 16, kBlock = 96;
   static constexpr bool kAcross = true, kRegroups = false;
+  template <class>
+  static constexpr int kNearKeys = 32;
+  template <class>
+  static constexpr int kNearValues = 8;
 
   static V load(const float* p) { return _mm512_loadu_ps(p); }
   static V load(const Half* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
@@ -165,6 +169,10 @@ struct F64 {
   typedef __m512i Bits;
   static constexpr int kLanes = 8, kSums = 24, kCols = 3, kWide = 4, kTurn = 4, kPowers = 0, kBlock = 96;
   static constexpr bool kAcross = false, kRegroups = false;
+  template <class>
+  static constexpr int kNearKeys = 32;
+  template <class>
+  static constexpr int kNearValues = 8;
 
   static V load(const double* p) { return _mm512_loadu_pd(p); }
   static void store(T* p, V x) { _mm512_storeu_pd(p, x); }

@@ -8,6 +8,10 @@ struct F32 {
   typedef int32x4_t Bits;
   static constexpr int kLanes = 4, kSums = 20, kCols = 4, kWide = 4, kTurn = 4, kPowers = 0, kBlock = 96;
   static constexpr bool kAcross = false, kRegroups = false;
+  template <class>
+  static constexpr int kNearKeys = 32;
+  template <class>
+  static constexpr int kNearValues = 8;
 
   static V load(const float* p) { return vld1q_f32(p); }
   static V load(const Half* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&p->bits))); }
@@ -71,6 +75,10 @@ struct F64 {
   typedef int64x2_t Bits;
   static constexpr int kLanes = 2, kSums = 20, kCols = 4, kWide = 4, kTurn = 4, kPowers = 0, kBlock = 96;
   static constexpr bool kAcross = false, kRegroups = false;
+  template <class>
+  static constexpr int kNearKeys = 32;
+  template <class>
+  static constexpr int kNearValues = 8;
 
   static V load(const double* p) { return vld1q_f64(p); }
   static void store(T* p, V x) { vst1q_f64(p, x); }

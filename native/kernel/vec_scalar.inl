@@ -8,6 +8,10 @@ struct Scalar {
   typedef uint32_t Bits;
   static constexpr int kLanes = 1, kSums = 8, kCols = 2, kWide = 2, kTurn = 4, kPowers = 0, kBlock = 96;
   static constexpr bool kAcross = false, kRegroups = false;
+  template <class>
+  static constexpr int kNearKeys = 32;
+  template <class>
+  static constexpr int kNearValues = 8;
 
   template <class Stored>
   static V load(const Stored* p) {
