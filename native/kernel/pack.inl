@@ -9,36 +9,9 @@ struct Rows {
   const E* at(int64_t r) const { return data + r * row; }
 };
 
-// Rows of one head as the caller has them, line after line, to be brought near before they are read. Where a line is
-// not, nothing happens: so no end is asked for, and addresses are numbers.
-class Walk {
- public:
-  Walk(uintptr_t first, ptrdiff_t row, ptrdiff_t bytes)
-      : at_(first),
-        row_(uintptr_t(row)),
-        lines_(bytes > 64 ? static_cast<int>((bytes + 63) / 64) : 1),
-        left_(lines_),
-        gap_(row_ - uintptr_t(lines_) * 64) {}
-  Walk from(int row) const {
-    Walk walk = *this;
-    walk.at_ += uintptr_t(row) * row_;
-    return walk;
-  }
-  // kLocality as of __builtin_prefetch: 3 is the first-level cache, 2 the second.
-  template <int kLocality>
-  void fetch() {
-    __builtin_prefetch(reinterpret_cast<const void*>(at_), 0, kLocality);
-    at_ += 64;
-    if (--left_ != 0) return;
-    at_ += gap_;
-    left_ = lines_;
-  }
-
- private:
-  uintptr_t at_, row_;
-  int lines_, left_;
-  uintptr_t gap_;
-};
+// Lines of a row that is brought near before it is read. Where a line is not, nothing happens: so no end is asked for,
+// and addresses are numbers.
+inline int lines_of(ptrdiff_t bytes) { return bytes > 64 ? static_cast<int>((bytes + 63) / 64) : 1; }
 
 // The keys and values that are read next, during the work on those before. A few lines at a time, since many would wait
 // for each other; a line of each at a time, since memory gives more to two streams than to one; into the second-level
@@ -47,30 +20,46 @@ class Ahead {
  public:
   // Rows of one head, from `row` on.
   Ahead(const Input& key, const Input& value, int64_t head, int64_t row, int d, int dv)
-      : key_(walk(key, head, row, d)), value_(walk(value, head, row, dv)) {}
+      : key_(first(key, head, row)),
+        value_(first(value, head, row)),
+        key_row_(uintptr_t(key.row)),
+        value_row_(uintptr_t(value.row)),
+        lines_(lines_of(d * key.col > dv * value.col ? d * key.col : dv * value.col)) {}
 
-  // As many bytes as each step reads, a line of each at a time.
+  // As many bytes as each step reads, a line of each at a time: both walk as many lines of a row as the longer one has.
   template <int kBytes>
   struct Lines {
-    Walk key, value;
-    int n;
+    uintptr_t key, value, key_gap, value_gap;
+    int lines, left, n;
     void operator()() {
       if (kBytes < 128 && ++n % (128 / kBytes) != 0) return;
 #pragma GCC unroll 4
       for (int i = 0; i < kBytes; i += 128) {
-        key.fetch<2>();
-        value.fetch<2>();
+        __builtin_prefetch(reinterpret_cast<const void*>(key), 0, 2);
+        __builtin_prefetch(reinterpret_cast<const void*>(value), 0, 2);
+        key += 64;
+        value += 64;
+        if (--left != 0) continue;
+        key += key_gap;
+        value += value_gap;
+        left = lines;
       }
     }
   };
   template <int kBytes>
   Lines<kBytes> from(int row) const {
-    return {key_.from(row), value_.from(row), 0};
+    const uintptr_t walked = uintptr_t(lines_) * 64;
+    return {key_ + uintptr_t(row) * key_row_,
+            value_ + uintptr_t(row) * value_row_,
+            key_row_ - walked,
+            value_row_ - walked,
+            lines_,
+            lines_,
+            0};
   }
 
   // The same, and what is read itself, kNear rows on, of which each step reads kRows: what was asked for far ahead is
-  // dropped where memory is busy (experiments/0012). Not with kNear 0: where nothing is dropped, to ask again only
-  // takes the place of others (experiments/0026).
+  // dropped where memory is busy (experiments/0012). With kNear 0 it is not asked for again (experiments/0026).
   template <int kBytes, int kRows>
   struct FarAndNear {
     Lines<kBytes> far;
@@ -97,11 +86,11 @@ class Ahead {
   }
 
  private:
-  Walk key_, value_;
+  uintptr_t key_, value_, key_row_, value_row_;
+  int lines_;
 
-  static Walk walk(const Input& in, int64_t head, int64_t row, int width) {
-    const uintptr_t first = reinterpret_cast<uintptr_t>(in.data) + uintptr_t(in.head[head]) + uintptr_t(row * in.row);
-    return {first, in.row, width * in.col};
+  static uintptr_t first(const Input& in, int64_t head, int64_t row) {
+    return reinterpret_cast<uintptr_t>(in.data) + uintptr_t(in.head[head]) + uintptr_t(row * in.row);
   }
 };
 

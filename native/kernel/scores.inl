@@ -27,20 +27,31 @@ constexpr int kTurn = sizeof(Row) == sizeof(typename N::T) ? N::kTurn : 4;
 template <class N, class Row>
 constexpr int kGroups = kTurn<N, Row> > 4 ? 1 : 2;
 
-// Keys of a tile some rows on from `first`, so many bytes at each step: what FarAndNear is to values.
+// Keys of a tile some rows on, line after line, so many bytes at each step: what FarAndNear is to values.
 template <int kBytes>
 struct Near {
-  Walk walk;
+  uintptr_t at, gap;
+  int lines, left;
   void operator()() {
 #pragma GCC unroll 8
-    for (int i = 0; i < kBytes; i += 64) walk.fetch<3>();
+    for (int i = 0; i < kBytes; i += 64) {
+      __builtin_prefetch(reinterpret_cast<const void*>(at));
+      at += 64;
+      if (--left != 0) continue;
+      at += gap;
+      left = lines;
+    }
   }
 };
+
 template <class N, int kBytes, class Row>
 auto near_keys(const Rows<Row>& key, int first, int d) {
-  if constexpr (N::template kNearKeys<Row> > 0) {
-    const Walk walk(reinterpret_cast<uintptr_t>(key.data), key.row * ptrdiff_t(sizeof(Row)), d * ptrdiff_t(sizeof(Row)));
-    return Near<kBytes>{walk.from(first + N::template kNearKeys<Row>)};
+  constexpr int kNear = N::template kNearKeys<Row>;
+  if constexpr (kNear > 0) {
+    const uintptr_t row = uintptr_t(key.row) * sizeof(Row);
+    const int lines = lines_of(d * ptrdiff_t(sizeof(Row)));
+    return Near<kBytes>{reinterpret_cast<uintptr_t>(key.at(first)) + kNear * row, row - uintptr_t(lines) * 64, lines,
+                        lines};
   } else {
     return Alone::Lines{};
   }

@@ -9,7 +9,7 @@ struct F32 {
   typedef __m256i Bits;
   static constexpr int kLanes = 8, kSums = 12, kCols = 3, kWide = 2, kTurn = 4, kPowers = 8, kBlock = 192;
   static constexpr bool kAcross = true, kRegroups = true;
-  // Rows on that keys and values are asked for again (pack.inl): of 16 bits only, for others lose by it (experiments/0026).
+  // Keys and values are asked for again so many rows on: those of 16 bits; others lose by it (experiments/0026).
   template <class Row>
   static constexpr int kNearKeys = sizeof(Row) < 4 ? 32 : 0;
   template <class Row>
