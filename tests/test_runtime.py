@@ -316,6 +316,16 @@ def test_exit_with_warm_pool_is_quiet():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_threads_without_work_sleep():
+    done = in_new_process(
+        "import time, numpy as np, regard as rg\n"
+        "x = np.ones((8, 500, 16), np.float32)\nrg.attention(x, x, x)\n"
+        "began = time.process_time()\ntime.sleep(1)\nprint(time.process_time() - began < 0.2)",
+        REGARD_NUM_THREADS="3",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
 def test_more_threads_than_tasks():
     with rg.config(num_threads=1):
         want = rg.attention(X, X, X)

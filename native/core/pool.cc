@@ -17,8 +17,9 @@ namespace regard {
 namespace {
 
 constexpr auto kPatience = std::chrono::milliseconds(20);
-// To wake a thread that sleeps takes 50 to 100 microseconds on a virtual machine, and some 20 of the thread that wakes
-// it (experiments/0025): for so long, and a little longer, threads look whether they are wanted before they sleep.
+// To wake a thread that sleeps takes 50 to 100 microseconds on a virtual machine, some 20 of them of the thread that
+// wakes it (experiments/0025): for so long, and a little longer, threads look whether they are wanted before they
+// sleep.
 constexpr auto kWakeful = std::chrono::microseconds(200);
 
 std::atomic<unsigned> g_forks{0};
