@@ -125,4 +125,4 @@ def not_raced(problems):
     if not skipped:
         return ""
     held = f", with {len(musts(skipped))} musts" if musts(skipped) else ""
-    return f"{len(skipped)} problem{'s' if len(skipped) > 1 else ''} not raced here{held}"
+    return f"{len(skipped)} problem{'s were' if len(skipped) > 1 else ' was'} not raced here{held}"

@@ -80,14 +80,14 @@ def peers(result):
 def missed(result):
     """How many of the musts are missed, which of them no kernel could keep here, and how many were not raced."""
     marks = [mark for mark in musts(result["problems"]) if mark != "unknown"]
-    told = f"{marks.count('missed')} of {len(marks)} are missed"
+    told = [f"{marks.count('missed')} of the {len(marks)} are missed."]
     out_of_reach = [each.problem for each in bench.asked(result) if each.share is not None and each.share > 1]
     if out_of_reach:
-        named = list(dict.fromkeys(out_of_reach))
-        problems = f"of {len(named)} problem{'s' if len(named) > 1 else ''}: {'; '.join(named)}"
-        told += f", {len(out_of_reach)} of which ask for more than this machine's ceilings give ({problems})"
-    gone = not_raced(result["problems"])
-    return f"{told}; {gone}." if gone else f"{told}."
+        named = "; ".join(dict.fromkeys(out_of_reach))
+        told.append(f"{len(out_of_reach)} of these would take more than this machine's ceilings give: {named}.")
+    if gone := not_raced(result["problems"]):
+        told.append(f"Beside them {gone}.")
+    return " ".join(told)
 
 
 def filled(text, result):

@@ -107,10 +107,10 @@ def test_musts_of_what_is_not_run_are_counted_apart(monkeypatch):
     aims = goals.Faster("best", 1, 1), goals.Faster("torch sdpa", 1.25, 1.4), goals.Faster("JAX", None, 2)
     gone = race.race(replace(TINY, threads=2, goals=aims), 1)
     assert [(goal["value"], goal["mark"]) for goal in gone["goals"]] == [(None, "unknown")] * 3
-    assert goals.not_raced({"gone": gone}) == "1 problem not raced here, with 2 musts"
+    assert goals.not_raced({"gone": gone}) == "1 problem was not raced here, with 2 musts"
     told = list(report.left_out({"problems": {"a": gone, "b": gone, "ran": {"goals": [{"must": 1, "mark": "goal"}]}}}))
-    assert told[-1] == "2 problems not raced here, with 4 musts"
-    assert goals.not_raced({"old": {"skipped": "x", "goals": []}}) == "1 problem not raced here"
+    assert told[-1] == "2 problems were not raced here, with 4 musts"
+    assert goals.not_raced({"old": {"skipped": "x", "goals": []}}) == "1 problem was not raced here"
     assert goals.not_raced({"ran": {"goals": []}}) == ""
 
 

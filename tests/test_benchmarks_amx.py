@@ -66,7 +66,7 @@ def test_a_problem_for_amx_is_left_out_where_there_is_none(monkeypatch, tmp_path
     assert [(goal["must"], goal["mark"]) for goal in outcome["goals"]] == [(1.6, "unknown"), (1, "unknown")]
     told = " ".join(capsys.readouterr().out.split("What was reached")[1].split())
     assert f"not run (target is 'amx', but {said}" in told
-    assert f"): {problem.name} 1 problem not raced here, with 2 musts written to" in told
+    assert f"): {problem.name} 1 problem was not raced here, with 2 musts written to" in told
 
 
 def test_where_there_is_amx_regard_is_held_to_it(monkeypatch):

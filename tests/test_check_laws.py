@@ -209,7 +209,7 @@ def loops_over_queries(q, k, v):
 
 def test_facts_are_told_and_are_no_faults():
     ours, loop, plain = (rg.check(fn) for fn in (rg.attention, loops_over_queries, textbook))
-    same = "same bits: 4 of 4 rows, alone and among others; an entry of the batch alone has the same bits"
+    same = "rows with the same bits alone as among others: 4 of 4; an entry of the batch alone has the same bits"
     assert same in ours.measured
     assert same in loop.measured
     assert same not in plain.measured

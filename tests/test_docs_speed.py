@@ -336,16 +336,16 @@ def test_what_was_disturbed_is_marked_on_every_page(figure):
 def test_the_readme_says_which_musts_are_out_of_reach_and_what_was_not_raced():
     # 150 ms over a must of 3 are 50 ms, where the ceilings allow 96.5; a must of 1.5 asks for 100.
     assert table.missed(made()) == (
-        "1 of 3 are missed, 1 of which ask for more than this machine's ceilings give (of 1 problem: a causal one); "
-        "1 problem not raced here."
+        "1 of the 3 are missed. 1 of these would take more than this machine's ceilings give: a causal one. "
+        "Beside them 1 problem was not raced here."
     )
     result = made()
     causal, gone = result["problems"]["a causal one"], result["problems"]["gone"]
     causal["goals"][0] |= {"must": 1.51}
     gone["goals"] = reached((Faster("best", 1, 1), Faster("torch sdpa", 2, 3)), {})
-    assert table.missed(result) == "1 of 3 are missed; 1 problem not raced here, with 2 musts."
+    assert table.missed(result) == "1 of the 3 are missed. Beside them 1 problem was not raced here, with 2 musts."
     del result["problems"]["gone"]
-    assert table.missed(result) == "1 of 3 are missed."
+    assert table.missed(result) == "1 of the 3 are missed."
     (asked,) = bench.asked(result)
     assert (asked.problem, asked.must_ms, asked.least_ms) == ("a causal one", 150 / 1.51, 96.5)
     causal["problem"]["threads"] = 2

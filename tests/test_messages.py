@@ -41,7 +41,7 @@ def test_every_way_in_checks_alike(call):
         ({"value": f32(2, 2, 6, 5)}, ["key has 7 rows", "value has 6", "one value per key"]),
         (
             {"key": f32(2, 3, 7, 8), "value": f32(2, 3, 7, 5)},
-            ["4 heads", "has 3", "4 is none of 3", "swapaxes(-3, -2)"],
+            ["4 heads", "has 3", "4 is no multiple of 3", "swapaxes(-3, -2)"],
         ),
         ({"value": f32(2, 1, 7, 5)}, ["key has 2 heads", "value has 1"]),
         ({"key": f32(3, 2, 7, 8)}, ["(2,)", "(3,)", "do not broadcast"]),

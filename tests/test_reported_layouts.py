@@ -30,7 +30,7 @@ def test_which_kv_head_a_query_head_reads(target, dtype, heads, kv_heads):
 def test_heads_that_do_not_divide_are_refused(dtype):
     """keras#23081."""
     q, k = np.zeros((1, 4, 2, 4), dtype), np.zeros((1, 3, 1, 4), dtype)
-    with pytest.raises(rg.ShapeError, match="4 is none of 3"):
+    with pytest.raises(rg.ShapeError, match="4 is no multiple of 3"):
         rg.attention(q, k, k)
 
 

@@ -221,7 +221,8 @@ def _check_dtypes(query: np.dtype[Any], key: np.dtype[Any], value: np.dtype[Any]
             require_float(name, dtype)
         if len(set(dtypes.values())) > 1:
             found = ", ".join(f"{name} is {dtype}" for name, dtype in dtypes.items())
-            raise DTypeError(f"query, key and value must have one dtype, and {found}: cast them to one")
+            lists = " (lists of numbers are read as float64)" if np.dtype(np.float64) in dtypes.values() else ""
+            raise DTypeError(f"query, key and value must have one dtype, and {found}{lists}: cast them to one")
     return _name(require_float("query", query))
 
 

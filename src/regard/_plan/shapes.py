@@ -84,8 +84,8 @@ def check_heads(query: Shape, key: Shape, value: Shape) -> tuple[int, int]:
         )
     if heads % kv_heads if kv_heads else heads:
         raise ShapeError(
-            f"query has {heads} heads and key has {kv_heads}: grouped heads need a multiple, and {heads} is none of "
-            f"{kv_heads}; query head h reads kv head h // (Hq // Hkv). "
+            f"query has {heads} heads and key has {kv_heads}: grouped heads need a multiple, and {heads} is no "
+            f"multiple of {kv_heads}; query head h reads kv head h // (Hq // Hkv). "
             "If the axes are (B, S, H, D), pass x.swapaxes(-3, -2)"
         )
     return heads, kv_heads

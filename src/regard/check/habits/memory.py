@@ -82,7 +82,8 @@ def _refusal(behaviour: Behaviour, call: Call) -> str | None:
     "OUT_DTYPE",
     "the output has another dtype than the inputs",
     "float32 becomes float64 down the whole model, twice as large and slow; or digits are lost.",
-    "return result.astype(value.dtype), where integers were made float64 at the beginning",
+    "divide by math.sqrt(d), for np.sqrt(d) is a float64 that NumPy 2 makes float64 of float32 with; or return "
+    "result.astype(value.dtype), where integers were made float64 at the beginning",
 )
 def _dtype(behaviour: Behaviour) -> str | None:
     call = behaviour.call()
