@@ -52,8 +52,8 @@ def _same_bits(behaviour: Behaviour) -> str | None:
     alone = ask(replace(case, query=case.query[:1], key=case.key[:1], value=case.value[:1]))
     equal = sum(_is(row, whole[..., i : i + 1, :]) for i, row in zip(_ROWS, rows, strict=True))
     batch = "the same bits" if _is(alone, whole[:1]) else "other bits"
-    rows = f"{equal} of {len(_ROWS)}"
-    return f"rows with the same bits alone as among others: {rows}; an entry of the batch alone has {batch}"
+    share = f"{equal} of {len(_ROWS)}"
+    return f"rows with the same bits alone as among others: {share}; an entry of the batch alone has {batch}"
 
 
 def _subnormal(behaviour: Behaviour) -> str | None:
