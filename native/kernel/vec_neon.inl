@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NEON of 64-bit ARM: 32 registers. 5 x 4 accumulators, 4 columns, 5 broadcasts: GCC 12 loads all of those first, and
-// with 6 rows it spilled three accumulators.
+// with 6 rows it spills accumulators.
 
 struct F32 {
   typedef float T;
