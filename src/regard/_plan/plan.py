@@ -124,9 +124,10 @@ class Plan:
     def told(self) -> dict[str, str]:
         """Say all of it in words, each line by its name."""
         p, g, tiles = self.problem, self.problem.geometry, self.tiles
+        heads = f"{g.heads} head{'s' if g.heads != 1 else ''}"
         shared = f", {p.kv_heads} of key and value" if p.kv_heads != g.heads else ""
         lines = {
-            "scores": f"{g.user_shape}, {g.heads} head{'s' if g.heads != 1 else ''}{shared}, D {p.d}, Dv {p.dv}, {p.dtype}",
+            "scores": f"{g.user_shape}, {heads}{shared}, D {p.d}, Dv {p.dv}, {p.dtype}",
             "scale": f"{p.scale:.6g}" + (f", softcap {p.softcap:g}" if p.softcap else "")
             + (", bias" if p.bias else "") + (", sinks" if p.sinks else ""),
             "mask": f"{p.mask!r}, query 0 at position {self.facts()['q_offset']}",

@@ -117,8 +117,9 @@ def plan(
         list[str],
         typer.Argument(
             metavar="QUERY [KEY [VALUE]]",
-            help="Shapes such as 1,8,2048,64, which is (batch, heads, queries, head size), or 8,2048,64 for no batch; or "
-            "names of .npy files, of which only the headers are read. Default: key is shaped like query, value like key.",
+            help="Shapes such as 1,8,2048,64, which is (batch, heads, queries, head size), or 8,2048,64 for no batch; "
+            "or names of .npy files, of which only the headers are read. Default: key is shaped like query, value "
+            "like key.",
             show_default=False,
         ),
     ],
