@@ -9,6 +9,9 @@
 #include <system_error>
 #include <thread>
 
+#ifdef REGARD_X86
+#include <immintrin.h>
+#endif
 #ifndef _WIN32
 #include <pthread.h>
 #endif
@@ -18,19 +21,28 @@ namespace {
 
 constexpr auto kPatience = std::chrono::milliseconds(20);
 // To wake a thread that sleeps takes 50 to 100 microseconds on a virtual machine, some 20 of them of the thread that
-// wakes it (experiments/0025): for so long, and a little longer, threads look whether they are wanted before they
-// sleep.
-constexpr auto kWakeful = std::chrono::microseconds(200);
+// wakes it (experiments/0025): for so long threads look whether they are wanted before they sleep.
+constexpr auto kWakeful = std::chrono::microseconds(100);
 
 std::atomic<unsigned> g_forks{0};
 
-// Whether it is so, now or in a little while. Whoever else wants the processor gets it.
+// A moment in which this thread leaves its core to another one's that shares it.
+inline void pause() {
+#if defined(REGARD_X86)
+  _mm_pause();
+#elif defined(REGARD_ARM)
+  __asm__ volatile("yield");
+#endif
+}
+
+// Whether it is so, now or in a little while. The processor is not offered to others, who would keep it for some
+// milliseconds (experiments/0025).
 template <class So>
 bool soon(So so) {
   const auto end = std::chrono::steady_clock::now() + kWakeful;
   do {
     if (so()) return true;
-    std::this_thread::yield();
+    pause();
   } while (std::chrono::steady_clock::now() < end);
   return false;
 }
