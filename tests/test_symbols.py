@@ -57,7 +57,7 @@ def test_a_shared_inline_function_would_be_seen(tmp_path):
 INTRINSIC = re.compile(
     r"\b(_mm\d*_\w+|_tile_\w+|__m\d+\w*|v[a-z]+\d?q?(?:_\w+)?_[fsu](?:8|16|32|64)|\w+\dx\d\w*_t|__asm__)\b"
 )
-# Outside of the vector headers and of those of pairs and tiles: a control register, what the processor has, and a pause.
+# Outside of the vector headers and those of pairs and tiles: a control register, what the processor has, a pause.
 EXCEPTIONS = {
     "core/float_mode.h": {"_mm_getcsr", "_mm_setcsr", "__asm__"},
     "core/cpu.cc": {"__asm__"},
